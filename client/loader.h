@@ -1,0 +1,109 @@
+// Runs one load: lookup, planner, stream, checks, decode, and hands decoded planes to a sink.
+//
+// Used by the node daemon (the sink writes into the engine's blocks) and by the CLI (into memory). A
+// Loader is thread-safe and shared by all loads towards one server: it owns the link's estimator and
+// circuit breaker. Load() blocks until every chunk is final, which is before the SLO is over.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "adapt/planner.h"
+#include "client/remote_store.h"
+#include "codec/profile.h"
+
+namespace sluice::client {
+
+// Receives decoded groups. One thread at a time per load.
+class PlaneSink {
+ public:
+  virtual ~PlaneSink() = default;
+  // `planes[i]` is plane groups()[group].first_plane + i, [num_heads, num_tokens, head_dim] without gaps.
+  // May be called again for the same group with a higher level. Must not keep the spans.
+  virtual absl::Status Write(uint32_t chunk_index, size_t group,
+                             std::span<const std::span<const std::byte>> planes) = 0;
+};
+
+enum class RecomputeReason {
+  kNone = 0,  // loaded
+  kNotStored,
+  kLate,
+  kServerUnavailable,
+  kDamaged,
+  kBreakerOpen,
+  kAfterCut,
+  kComputed,
+  kCancelled,
+  kUnsupported,
+  kNodeBusy,
+};
+std::string_view RecomputeReasonName(RecomputeReason reason);  // "not_stored", "late", ...
+
+struct ChunkOutcome {
+  uint32_t chunk_index = 0;
+  RecomputeReason reason = RecomputeReason::kNone;
+  codec::Level level = 0;
+  uint64_t bytes = 0;        // payload received for the chunk
+  double ms = 0;             // from the start of the load to the last write
+  double bytes_per_s = 0;    // measured while the chunk was on its way
+  std::string message;
+};
+
+struct LoadOptions {
+  codec::Digest namespace_digest = {};
+  std::vector<codec::Digest> chunk_keys;
+  uint32_t chunk_tokens = 0;
+  uint32_t skip_chunks = 0;          // not loaded and without outcome
+  absl::Duration slo = absl::ZeroDuration();
+  adapt::RecomputeCapability capability = adapt::RecomputeCapability::kNone;
+  // Only this level is loaded, as soon as possible, when set; else the best that the SLO allows.
+  std::optional<codec::Level> exact_level;
+  std::optional<codec::Level> max_level;  // unset: finest lossy level (lossless if there is no other)
+  std::string load_id;
+};
+
+struct LoadResult {
+  std::vector<ChunkOutcome> outcomes;  // one per chunk that was not skipped, in context order
+  uint64_t bytes = 0;
+  double ms = 0;
+};
+
+// Lets another thread influence a running load.
+class LoadControl {
+ public:
+  virtual ~LoadControl() = default;
+  virtual bool cancelled() const = 0;           // polled at least every 10 ms
+  virtual uint32_t computed_chunks() const = 0;  // chunks that the engine has computed from the front
+};
+
+class Loader {
+ public:
+  struct Config {
+    absl::Duration reserve = absl::Milliseconds(20);   // of the SLO, for the last decode
+    uint64_t memory_limit_bytes = uint64_t{256} << 20;  // per load: frames, segments kept, decode scratch
+    double loss_stop = 0;
+  };
+
+  static std::unique_ptr<Loader> Create(std::shared_ptr<RemoteStore> store, Config config);
+  virtual ~Loader() = default;
+
+  // `on_outcome` is called once per chunk as soon as it is final, from the calling thread.
+  virtual LoadResult Load(const codec::Profile& profile, const LoadOptions& options, PlaneSink& sink,
+                          const std::function<void(const ChunkOutcome&)>& on_outcome,
+                          const LoadControl* control) = 0;
+
+  struct LinkStatus {
+    bool breaker_open = false;
+    double bytes_per_s = 0;
+  };
+  virtual LinkStatus link_status() const = 0;
+};
+
+}  // namespace sluice::client

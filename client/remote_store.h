@@ -1,0 +1,107 @@
+// A storage server as seen by its clients. The only place in client/ where gRPC types appear.
+//
+// Thread-safe. Every call ends at its deadline at the latest; errors carry the server's own message.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "codec/chunk_key.h"
+#include "codec/container.h"
+
+namespace sluice::client {
+
+// What a server has of one chunk; `found` false leaves the rest empty.
+struct ChunkManifest {
+  struct Layer {
+    codec::Level level = 0;
+    float mean_error = 0;
+    uint64_t bytes = 0;                 // of all groups
+    std::vector<uint32_t> group_bytes;
+  };
+  bool found = false;
+  uint32_t start_token = 0;
+  uint32_t num_tokens = 0;
+  uint32_t header_bytes = 0;
+  uint64_t total_bytes = 0;
+  std::vector<Layer> layers;
+};
+
+struct ServerCapabilities {
+  std::string server;
+  uint32_t container_version = 0;
+  uint32_t max_frame_bytes = 0;
+  uint32_t max_keys_per_request = 0;
+  uint64_t max_chunk_bytes = 0;
+  uint32_t max_asks_in_flight = 0;
+  uint64_t max_profile_bytes = 0;
+};
+
+enum class FetchClass { kBase, kRefinement };
+
+struct FetchAsk {
+  uint32_t ask_id = 0;  // not 0, unique in the stream
+  codec::Digest chunk_key = {};
+  bool with_header = false;
+  uint32_t first_layer = 0;
+  uint32_t num_layers = 1;
+  uint32_t deadline_ms = 0;
+  FetchClass fetch_class = FetchClass::kBase;
+};
+
+struct FetchFrame {
+  uint32_t ask_id = 0;
+  uint64_t offset = 0;
+  std::string payload;  // its checksum has been verified
+  bool last = false;
+  absl::Status status;  // outcome of the ask; DataLoss if the frame failed its checksum
+  uint32_t queue_delay_us = 0;
+};
+
+// One load's stream. Ask and Cancel from one thread, Next from one (other) thread, Close from any.
+class FetchStream {
+ public:
+  virtual ~FetchStream() = default;  // closes
+  virtual absl::Status Ask(const FetchAsk& ask) = 0;
+  virtual absl::Status Cancel(uint32_t ask_id) = 0;
+  // Blocks until a frame is there. An error ends the stream: Unavailable, DeadlineExceeded, Cancelled.
+  virtual absl::StatusOr<FetchFrame> Next() = 0;
+  // Ends the stream at once; Next returns Cancelled.
+  virtual void Close() = 0;
+};
+
+struct PutResult {
+  bool already_stored = false;
+  uint64_t sent_bytes = 0;
+};
+
+class RemoteStore {
+ public:
+  // `address` as gRPC takes it: "host:port" or "unix:/path". Does not connect yet.
+  static std::unique_ptr<RemoteStore> Create(const std::string& address);
+  virtual ~RemoteStore() = default;
+
+  virtual const std::string& address() const = 0;
+  virtual absl::StatusOr<ServerCapabilities> GetCapabilities(absl::Time deadline) = 0;
+  // One entry per key; splits into several requests where the server's limit asks for it.
+  virtual absl::StatusOr<std::vector<ChunkManifest>> Lookup(const codec::Digest& namespace_digest,
+                                                            std::span<const codec::Digest> keys,
+                                                            absl::Time deadline) = 0;
+  virtual absl::StatusOr<std::unique_ptr<FetchStream>> OpenFetch(
+      const codec::Digest& namespace_digest, const std::string& load_id, absl::Time deadline) = 0;
+  // Stores one container. Sends `profile_bytes` only if the server asks for them.
+  virtual absl::StatusOr<PutResult> Put(const codec::NamespaceDescriptor& descriptor,
+                                        const std::string& profile_bytes,
+                                        const codec::Digest& chunk_key,
+                                        const std::optional<codec::Digest>& parent_key,
+                                        const std::string& container, absl::Time deadline) = 0;
+};
+
+}  // namespace sluice::client
