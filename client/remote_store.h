@@ -1,6 +1,9 @@
-// A storage server as seen by its clients. The only place in client/ where gRPC types appear.
+// A storage server as seen by those who load and save. For people's commands see
+// client/remote_admin.h.
 //
-// Thread-safe. Every call ends at its deadline at the latest; errors carry the server's own message.
+// Thread-safe. Every call ends at its deadline at the latest, and at once when the server is known
+// to be away; nothing is retried. Errors name the call and carry the server's own message. What a
+// server says is checked here, so callers may rely on the ranges that are named below.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +21,19 @@
 
 namespace sluice::client {
 
-// What a server has of one chunk; `found` false leaves the rest empty.
+// Deadlines further away than this are brought nearer.
+inline constexpr absl::Duration kMaxCallTime = absl::Minutes(10);
+// Largest frame that is sent; servers may ask for smaller ones.
+inline constexpr size_t kMaxFrameBytes = size_t{1} << 20;
+
+// What a server has of one chunk; `found` false leaves the rest empty. If true: 1 ..
+// kMaxLossyLevels + 1 layers, lossy levels 0, 1, ... in order and then kLossless; all layers have
+// the same number of groups; header and groups add up to total_bytes.
 struct ChunkManifest {
   struct Layer {
     codec::Level level = 0;
     float mean_error = 0;
-    uint64_t bytes = 0;                 // of all groups
+    uint64_t bytes = 0;  // of all groups
     std::vector<uint32_t> group_bytes;
   };
   bool found = false;
@@ -59,19 +69,24 @@ struct FetchAsk {
 struct FetchFrame {
   uint32_t ask_id = 0;
   uint64_t offset = 0;
-  std::string payload;  // its checksum has been verified
+  std::string payload;  // at most kMaxFrameBytes, its checksum has been verified; empty on error
   bool last = false;
-  absl::Status status;  // outcome of the ask; DataLoss if the frame failed its checksum
+  // Outcome of the ask: OK, NotFound, DataLoss (damaged on the server or on the way),
+  // DeadlineExceeded (its deadline passed before its turn), Cancelled, ResourceExhausted (too many
+  // asks).
+  absl::Status status;
   uint32_t queue_delay_us = 0;
 };
 
 // One load's stream. Ask and Cancel from one thread, Next from one (other) thread, Close from any.
+// The owner destroys it when none of them is running.
 class FetchStream {
  public:
   virtual ~FetchStream() = default;  // closes
   virtual absl::Status Ask(const FetchAsk& ask) = 0;
   virtual absl::Status Cancel(uint32_t ask_id) = 0;
-  // Blocks until a frame is there. An error ends the stream: Unavailable, DeadlineExceeded, Cancelled.
+  // Blocks until a frame is there. An error ends the stream: Unavailable, DeadlineExceeded,
+  // Cancelled.
   virtual absl::StatusOr<FetchFrame> Next() = 0;
   // Ends the stream at once; Next returns Cancelled.
   virtual void Close() = 0;
@@ -79,12 +94,13 @@ class FetchStream {
 
 struct PutResult {
   bool already_stored = false;
-  uint64_t sent_bytes = 0;
+  uint64_t sent_bytes = 0;  // of the container
 };
 
 class RemoteStore {
  public:
-  // `address` as gRPC takes it: "host:port" or "unix:/path". Does not connect yet.
+  // `address` as gRPC takes it: "host:port" or "unix:/path". Does not connect yet. After a failure
+  // the connection is tried again after 100 ms, and then less and less often, up to every 2 s.
   static std::unique_ptr<RemoteStore> Create(const std::string& address);
   virtual ~RemoteStore() = default;
 
@@ -96,7 +112,8 @@ class RemoteStore {
                                                             absl::Time deadline) = 0;
   virtual absl::StatusOr<std::unique_ptr<FetchStream>> OpenFetch(
       const codec::Digest& namespace_digest, const std::string& load_id, absl::Time deadline) = 0;
-  // Stores one container. Sends `profile_bytes` only if the server asks for them.
+  // Stores one container, in frames of at most kMaxFrameBytes. Sends `profile_bytes` only if the
+  // server asks for them. `parent_key` is the key of the chunk before it in the context.
   virtual absl::StatusOr<PutResult> Put(const codec::NamespaceDescriptor& descriptor,
                                         const std::string& profile_bytes,
                                         const codec::Digest& chunk_key,
