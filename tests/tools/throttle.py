@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""A TCP proxy that is a slow link: limits the bytes per second from the server to its clients.
+
+  throttle.py --target HOST:PORT [--rate BYTES_PER_S] [--port-file FILE] [--stdin]
+
+Listens on a free port of 127.0.0.1; prints (and writes to FILE) `PORT CONTROL_PORT`. All connections
+share one limit. Sockets have small buffers, so a slow link makes the server wait instead of letting
+bytes pile up in the kernel. Each line sent to the control port (with --stdin: or to stdin) is a command and is answered
+with one line:
+
+  rate N   N bytes/s from now on; 0 means no limit
+  cut      reset every connection; new ones are accepted
+  refuse   reset every connection and refuse new ones;  accept  ends that
+  stats    `connections C down D up U`: open now, bytes carried since start in each direction
+"""
+import argparse
+import asyncio
+import os
+import socket
+import struct
+import sys
+
+BUFFER_BYTES = 16 << 10
+READ_BYTES = 64 << 10
+BURST_SECONDS = 0.01
+MIN_BURST_BYTES = 1 << 10
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class TokenBucket:
+    """Lets through `rate` bytes/s, at most BURST_SECONDS' worth at once."""
+
+    def __init__(self, rate):
+        self.clock = asyncio.get_running_loop().time
+        self.changed = asyncio.Event()
+        self.set_rate(rate)
+
+    def set_rate(self, rate):
+        self.rate = rate
+        self.tokens = 0.0
+        self.filled_at = self.clock()
+        self.changed.set()
+
+    async def take(self):
+        """Number of bytes that may be read now, at least 1; waits until there are some."""
+        while self.rate > 0:
+            burst = max(MIN_BURST_BYTES, self.rate * BURST_SECONDS)
+            now = self.clock()
+            self.tokens = min(burst, self.tokens + (now - self.filled_at) * self.rate)
+            self.filled_at = now
+            wanted = min(burst, READ_BYTES)
+            if self.tokens >= wanted:
+                self.tokens -= wanted
+                return int(wanted)
+            self.changed.clear()
+            try:
+                await asyncio.wait_for(self.changed.wait(), (wanted - self.tokens) / self.rate)
+            except asyncio.TimeoutError:
+                pass
+        return READ_BYTES
+
+    def give_back(self, count):
+        self.tokens += count
+
+
+class Proxy:
+    def __init__(self, target, rate):
+        self.target = target
+        self.bucket = TokenBucket(rate)
+        self.loop = asyncio.get_running_loop()
+        self.connections = set()
+        self.refusing = False
+        self.down_bytes = self.up_bytes = 0
+
+    def command(self, line):
+        words = line.split()
+        if len(words) == 2 and words[0] == "rate" and words[1].isdigit():
+            self.bucket.set_rate(int(words[1]))
+        elif words == ["cut"]:
+            self.cut()
+        elif words in (["refuse"], ["accept"]):
+            self.refusing = words == ["refuse"]
+            if self.refusing:
+                self.cut()
+        elif words == ["stats"]:
+            return (f"connections {len(self.connections)} down {self.down_bytes} "
+                    f"up {self.up_bytes}")
+        else:
+            return f"error: unknown command {line.strip()!r}"
+        return "ok"
+
+    def cut(self):
+        for task in list(self.connections):
+            task.cancel()
+
+    async def serve(self, listener):
+        while True:
+            client, _ = await self.loop.sock_accept(listener)
+            if self.refusing:
+                reset(client)
+                continue
+            task = self.loop.create_task(self.carry(client))
+            self.connections.add(task)
+            task.add_done_callback(self.connections.discard)
+
+    async def carry(self, client):
+        """One connection, until either side ends it; then both are reset."""
+        server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        directions = []
+        try:
+            prepare(client, socket.SO_SNDBUF)
+            prepare(server, socket.SO_RCVBUF)
+            await self.loop.sock_connect(server, self.target)
+            directions = [self.loop.create_task(self.down(server, client)),
+                          self.loop.create_task(self.up(client, server))]
+            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        except OSError:
+            pass
+        finally:
+            for direction in directions:
+                direction.cancel()
+            await asyncio.gather(*directions, return_exceptions=True)
+            reset(client)
+            reset(server)
+
+    async def down(self, server, client):
+        while True:
+            allowed = await self.bucket.take()
+            data = await self.loop.sock_recv(server, allowed)
+            self.bucket.give_back(allowed - len(data))
+            if not data:
+                return
+            await self.loop.sock_sendall(client, data)
+            self.down_bytes += len(data)
+
+    async def up(self, client, server):
+        while data := await self.loop.sock_recv(client, READ_BYTES):
+            await self.loop.sock_sendall(server, data)
+            self.up_bytes += len(data)
+
+
+def prepare(sock, small_buffer):
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, small_buffer, BUFFER_BYTES)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def reset(sock):
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    except OSError:
+        pass
+    sock.close()
+
+
+async def commands_of_stdin(proxy):
+    reader = asyncio.StreamReader()
+    await proxy.loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        print(proxy.command(line.decode(errors="replace")), flush=True)
+
+
+async def commands_of_connection(proxy, reader, writer):
+    while line := await reader.readline():
+        writer.write(proxy.command(line.decode(errors="replace")).encode() + b"\n")
+        await writer.drain()
+    writer.close()
+
+
+async def run(options):
+    host, _, port = options.target.rpartition(":")
+    proxy = Proxy((socket.gethostbyname(host), int(port)), options.rate)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    listener.setblocking(False)
+    control = await asyncio.start_server(
+        lambda reader, writer: commands_of_connection(proxy, reader, writer), "127.0.0.1", 0)
+    ports = f"{listener.getsockname()[1]} {control.sockets[0].getsockname()[1]}"
+    if options.port_file:
+        with open(options.port_file + ".new", "w", encoding="ascii") as file:
+            file.write(ports + "\n")
+        os.rename(options.port_file + ".new", options.port_file)
+    print(ports, flush=True)
+    if options.stdin:
+        proxy.loop.create_task(commands_of_stdin(proxy))
+    await proxy.serve(listener)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", required=True, metavar="HOST:PORT")
+    parser.add_argument("--rate", type=int, default=0, metavar="BYTES_PER_S")
+    parser.add_argument("--port-file", metavar="FILE")
+    parser.add_argument("--stdin", action="store_true", help="take commands from stdin too")
+    try:
+        asyncio.run(run(parser.parse_args()))
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()
