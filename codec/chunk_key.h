@@ -1,7 +1,7 @@
 // Names of stored things: the namespace digest and the chain of chunk keys.
 //
-// Pure functions. The byte encodings are in FORMAT.md, sections "Namespace" and "Chunk key", with test
-// vectors in tests/golden/keys.json, so that clients in other languages can reproduce them.
+// Pure functions. The byte encodings are in FORMAT.md, sections "Namespace" and "Chunk key", with
+// test vectors in tests/golden/keys.json, so that clients in other languages can reproduce them.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "codec/digest.h"
 
 namespace sluice::codec {
@@ -29,6 +30,7 @@ struct NamespaceDescriptor {
   uint32_t chunk_tokens = 256;
   Digest profile_id = {};
 
+  // Names the first field that is out of range.
   absl::Status Validate() const;
   bool operator==(const NamespaceDescriptor&) const = default;
 };
@@ -38,8 +40,8 @@ std::string EncodeNamespace(const NamespaceDescriptor& descriptor);
 absl::StatusOr<NamespaceDescriptor> DecodeNamespace(std::span<const std::byte> bytes);
 Digest NamespaceDigest(const NamespaceDescriptor& descriptor);
 
-// Keys of the full chunks of a context: token_ids.size() / chunk_tokens of them. Key i depends on the
-// namespace and on all tokens up to the end of chunk i.
+// Keys of the full chunks of a context: token_ids.size() / chunk_tokens of them. Key i depends on
+// the namespace and on all tokens up to the end of chunk i.
 std::vector<Digest> ChunkKeys(const Digest& namespace_digest, std::span<const uint32_t> token_ids,
                               uint32_t chunk_tokens);
 

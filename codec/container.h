@@ -1,8 +1,8 @@
-// The container of one encoded chunk: a header, then the segments, layer by layer and group by group, so
-// that a level is a prefix of the bytes. Byte layout: FORMAT.md, section "Container".
+// The container of one encoded chunk: a header, then the segments, layer by layer and group by
+// group, so that a level is a prefix of the bytes. Byte layout: FORMAT.md, section "Container".
 //
-// Pure functions on bytes; nothing here knows what is inside a segment. This is all that a storage server
-// needs of the codec.
+// Pure functions on bytes; nothing here knows what is inside a segment. This is all that a storage
+// server needs of the codec.
 #pragma once
 
 #include <cstddef>
@@ -49,11 +49,15 @@ struct ChunkHeader {
   uint32_t start_token = 0;
   uint32_t num_tokens = 0;
   std::vector<LayerEntry> layers;  // lossy levels in order, then lossless if present; at least one
-  uint32_t header_bytes = 0;       // set by Parse and Serialize
+  uint32_t header_bytes = 0;       // set by ParseChunkHeader; HeaderBytes() of this header's shape
+
+  static constexpr size_t HeaderBytes(size_t num_layers, size_t num_groups) {
+    return 128 + num_layers * (12 + 12 * num_groups) + 8;
+  }
 
   size_t num_groups() const { return layers.front().segments.size(); }
   uint64_t total_bytes() const;
-  // Byte range in the container of a whole layer / of one segment.
+  // Where a whole layer / one segment begins in the container. REQUIRES: header_bytes is set.
   uint64_t LayerOffset(size_t layer) const;
   uint64_t SegmentOffset(size_t layer, size_t group) const;
   // Index into `layers`, or -1.
@@ -62,9 +66,10 @@ struct ChunkHeader {
 
 // Total length of the header, from the container's first kHeaderPrefixBytes.
 absl::StatusOr<uint32_t> PeekHeaderBytes(std::span<const std::byte> prefix);
-// `bytes` must begin with a whole header; what follows is not looked at. Checks the header's checksum
-// and every limit; the error names the field.
+// `bytes` must begin with a whole header; what follows is not looked at. Checks the header's
+// checksum and every limit; the error names the field.
 absl::StatusOr<ChunkHeader> ParseChunkHeader(std::span<const std::byte> bytes);
+// Writes the header's length itself. REQUIRES: the header is one that ParseChunkHeader accepts.
 std::string SerializeChunkHeader(const ChunkHeader& header);
 
 // Is `segment` the one that the header promises?
