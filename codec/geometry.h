@@ -32,8 +32,8 @@ enum class RotaryLayout : uint8_t {
   kInterleaved = 2,  // dimension 2 d pairs with 2 d + 1
 };
 
-// A rotary embedding: pair p of a token at position n is turned by n * inverse_frequencies[p] radians.
-// The rotated dimensions are [first_dim, first_dim + 2 * inverse_frequencies.size()).
+// A rotary embedding: pair p of a token at position n is turned by n * inverse_frequencies[p]
+// radians. The rotated dimensions are [first_dim, first_dim + 2 * inverse_frequencies.size()).
 struct RotaryTable {
   RotaryLayout layout = RotaryLayout::kHalf;
   uint32_t first_dim = 0;
@@ -53,8 +53,8 @@ struct PlaneSpec {
   ElementType element_type = ElementType::kBf16;
   uint32_t model_layer = 0;
   uint32_t num_heads = 0;
-  uint32_t head_dim = 0;                  // for opaque planes: bytes per token (with num_heads 1)
-  int32_t rotary_table = kNotRotated;     // index into Geometry::rotary_tables; keys and latents only
+  uint32_t head_dim = 0;               // for opaque planes: bytes per token (with num_heads 1)
+  int32_t rotary_table = kNotRotated;  // index into Geometry::rotary_tables; keys and latents only
 
   size_t channels() const { return size_t{num_heads} * head_dim; }
   size_t bytes_per_token() const { return channels() * ElementBytes(element_type); }
@@ -64,9 +64,12 @@ struct PlaneSpec {
 struct Geometry {
   static constexpr size_t kMaxPlanes = 1024;
   static constexpr uint32_t kMaxHeads = 1024;
-  static constexpr uint32_t kMaxHeadDim = 1 << 20;      // large only for opaque planes
+  static constexpr uint32_t kMaxHeadDim = 1 << 20;  // large only for opaque planes
+  static constexpr size_t kMaxChannels = 1 << 20;   // num_heads * head_dim of a plane
   static constexpr size_t kMaxRotaryTables = 256;
   static constexpr size_t kMaxRotaryPairs = 4096;
+  static constexpr double kMaxInverseFrequency =
+      1e3;  // radians per token; usual tables have 1 at most
 
   std::vector<PlaneSpec> planes;
   std::vector<RotaryTable> rotary_tables;
