@@ -1,0 +1,42 @@
+#include "client/store_channel.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <algorithm>
+
+#include "absl/time/clock.h"
+#include "client/remote_store.h"
+
+namespace sluice::client {
+namespace {
+
+constexpr int kFirstReconnectMs = 100;
+constexpr int kLastReconnectMs = 2000;
+constexpr int kConnectMs = 1000;  // patience with one attempt to connect
+// A host that vanished without a word is noticed after these two together.
+constexpr int kKeepaliveMs = 10'000;
+constexpr int kKeepaliveTimeoutMs = 3'000;
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> MakeStoreChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLastReconnectMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+void SetDeadline(grpc::ClientContext& context, absl::Time deadline) {
+  context.set_deadline(absl::ToChronoTime(std::min(deadline, absl::Now() + kMaxCallTime)));
+  context.set_wait_for_ready(false);
+}
+
+}  // namespace sluice::client
