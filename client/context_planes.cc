@@ -1,0 +1,82 @@
+#include "client/context_planes.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/context_input.h"
+#include "client/safetensors.h"
+
+namespace sluice::client {
+namespace {
+
+size_t RowBytes(const codec::PlaneSpec& spec) {
+  return spec.head_dim * codec::ElementBytes(spec.element_type);
+}
+
+}  // namespace
+
+ContextPlanes::ContextPlanes(codec::Geometry geometry, uint32_t num_tokens)
+    : geometry_(std::move(geometry)), num_tokens_(num_tokens) {
+  for (const codec::PlaneSpec& spec : geometry_.planes) {
+    planes_.emplace_back(spec.bytes_per_token() * num_tokens);
+  }
+}
+
+absl::Status ContextPlanes::Write(size_t plane, uint32_t start_token, uint32_t num_tokens,
+                                  std::span<const std::byte> values) {
+  if (plane >= planes_.size() || start_token > num_tokens_ ||
+      num_tokens > num_tokens_ - start_token) {
+    return absl::OutOfRangeError(
+        absl::StrCat("plane ", plane, " tokens from ", start_token, ": not in the context"));
+  }
+  const codec::PlaneSpec& spec = geometry_.planes[plane];
+  if (values.size() != spec.bytes_per_token() * num_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat(PlaneTensorName(spec), ": ", values.size(),
+                                                   " bytes for ", num_tokens, " tokens"));
+  }
+  const size_t row_bytes = RowBytes(spec);
+  for (size_t head = 0; head < spec.num_heads; ++head) {
+    std::memcpy(planes_[plane].data() + (head * num_tokens_ + start_token) * row_bytes,
+                values.data() + head * num_tokens * row_bytes, num_tokens * row_bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ContextPlanes::Save(const std::string& path, std::span<const TokenRange> ranges,
+                                 const std::map<std::string, std::string>& metadata) const {
+  uint64_t kept = 0;
+  for (const TokenRange& range : ranges) {
+    if (range.begin > range.end || range.end > num_tokens_) {
+      return absl::OutOfRangeError("token range is not in the context");
+    }
+    kept += range.end - range.begin;
+  }
+  const bool whole = ranges.size() == 1 && kept == num_tokens_;
+  std::vector<std::vector<std::byte>> compact;  // keeps what the views show
+  compact.reserve(planes_.size());
+  std::vector<TensorView> tensors;
+  for (size_t i = 0; i < planes_.size(); ++i) {
+    const codec::PlaneSpec& spec = geometry_.planes[i];
+    std::span<const std::byte> data = planes_[i];
+    if (!whole) {
+      const size_t row_bytes = RowBytes(spec);
+      auto& out = compact.emplace_back();
+      out.reserve(spec.num_heads * kept * row_bytes);
+      for (size_t head = 0; head < spec.num_heads; ++head) {
+        for (const TokenRange& range : ranges) {
+          const auto* from = planes_[i].data() + head * num_tokens_ * row_bytes;
+          out.insert(out.end(), from + range.begin * row_bytes, from + range.end * row_bytes);
+        }
+      }
+      data = out;
+    }
+    tensors.push_back({PlaneTensorName(spec),
+                       std::string(PlaneDtype(spec.element_type)),
+                       {spec.num_heads, kept, spec.head_dim},
+                       data});
+  }
+  return WriteSafetensors(path, tensors, metadata);
+}
+
+}  // namespace sluice::client

@@ -1,0 +1,51 @@
+// All planes of a context in memory: decoded chunks are written into it, and it is saved as a file
+// that ReadContext reads.
+//
+// One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "codec/geometry.h"
+
+namespace sluice::client {
+
+// Tokens [begin, end).
+struct TokenRange {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+
+  bool operator==(const TokenRange&) const = default;
+};
+
+class ContextPlanes {
+ public:
+  // Allocates bytes_per_token() * num_tokens, all zero. REQUIRES: geometry.Validate().
+  ContextPlanes(codec::Geometry geometry, uint32_t num_tokens);
+
+  const codec::Geometry& geometry() const { return geometry_; }
+  uint32_t num_tokens() const { return num_tokens_; }
+  // Plane i, [num_heads, num_tokens, head_dim].
+  std::span<const std::byte> plane(size_t i) const { return planes_[i]; }
+
+  // Copies tokens of one plane; `values` is [num_heads, num_tokens, head_dim] without gaps.
+  // OutOfRange or InvalidArgument if it does not fit.
+  absl::Status Write(size_t plane, uint32_t start_token, uint32_t num_tokens,
+                     std::span<const std::byte> values);
+  // Saves the tokens of `ranges` (in order, without overlap), one after the other.
+  absl::Status Save(const std::string& path, std::span<const TokenRange> ranges,
+                    const std::map<std::string, std::string>& metadata) const;
+
+ private:
+  codec::Geometry geometry_;
+  uint32_t num_tokens_ = 0;
+  std::vector<std::vector<std::byte>> planes_;
+};
+
+}  // namespace sluice::client
