@@ -113,9 +113,10 @@ class LaneDecoder {
     const uint32_t state = RansAdvance(states_[lane], start, freq, RansSlot(states_[lane]));
     uint16_t word;
     std::memcpy(&word, next_, sizeof(word));
-    const bool low = state < kStateLow;
-    states_[lane] = low ? state << 16 | word : state;
-    next_ += low ? sizeof(word) : 0;
+    // A mask, for compilers make a hard to predict branch of a conditional.
+    const uint32_t low = -static_cast<uint32_t>(state < kStateLow);
+    states_[lane] = state << (low & 16) | (word & low);
+    next_ += low & sizeof(word);
   }
 
   // After the last symbol: every word was used and every lane is back where the encoder began,
