@@ -6,7 +6,7 @@
 
 namespace sluice::client {
 
-absl::Status FromGrpc(const grpc::Status& status, std::string_view what) {
+absl::Status FromGrpc(const grpc::Status& status, const std::string& what) {
   if (status.ok()) return absl::OkStatus();
   int code = status.error_code();
   if (code < 0 || code > static_cast<int>(absl::StatusCode::kUnauthenticated)) {

@@ -3,7 +3,7 @@
 
 #include <grpcpp/support/status.h>
 
-#include <string_view>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -13,7 +13,7 @@ namespace sluice::client {
 inline constexpr size_t kMaxPeerMessageBytes = 1024;
 
 // `what` says which call failed: "lookup at 10.0.0.1:7600".
-absl::Status FromGrpc(const grpc::Status& status, std::string_view what);
+absl::Status FromGrpc(const grpc::Status& status, const std::string& what);
 grpc::Status ToGrpc(const absl::Status& status);
 
 }  // namespace sluice::client
