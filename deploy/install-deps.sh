@@ -1,7 +1,7 @@
 #!/bin/bash
-# Installs the Debian packages that Sluice needs and that are missing; does nothing when all are there.
+# Installs the Debian packages that Sluice needs and that are missing; does nothing without any.
 #   deploy/install-deps.sh [--runtime | --build | --test]
-# --runtime: what the programs need to run; --build: and to be built; --test (the default): and to be tested.
+# --runtime: what the programs need to run; --build: and to be built; --test (default): and tested.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -45,7 +45,7 @@ install() {
     apt-get install -qq --yes --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# The package lists are fetched only when they do not know a package, or know a version that is gone.
+# The package lists are fetched only if they lack a package, or know a version that is gone.
 known() {
   local package
   for package in "${missing[@]}"; do

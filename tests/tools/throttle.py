@@ -3,10 +3,10 @@
 
   throttle.py --target HOST:PORT [--rate BYTES_PER_S] [--port-file FILE] [--stdin]
 
-Listens on a free port of 127.0.0.1; prints (and writes to FILE) `PORT CONTROL_PORT`. All connections
-share one limit. Sockets have small buffers, so a slow link makes the server wait instead of letting
-bytes pile up in the kernel. Each line sent to the control port (with --stdin: or to stdin) is a command and is answered
-with one line:
+Listens on a free port of 127.0.0.1; prints (and writes to FILE) `PORT CONTROL_PORT`. All
+connections share one limit. Sockets have small buffers, so a slow link makes the server wait instead of letting
+bytes pile up in the kernel. Each line sent to the control port (with --stdin: or to stdin) is a
+command and is answered with one line:
 
   rate N   N bytes/s from now on; 0 means no limit
   cut      reset every connection; new ones are accepted

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""What is deployed is well formed: units, scripts, sample configurations.
+
+The programs are named by the environment: SLUICE_SLUICED, SLUICE_NODE.
+"""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+PROGRAMS = {"sluiced": os.environ["SLUICE_SLUICED"], "sluice-node": os.environ["SLUICE_NODE"]}
+# systemd's exposure, in tenths: 0 is closed, 100 is open. The node shares /dev/shm with engines.
+EXPOSURE_LIMIT = {"sluiced": 15, "sluice-node": 20}
+SCRIPTS = sorted([*DEPLOY.glob("*.sh"), ROOT / "tests" / "run.sh", ROOT / ".ci" / "run"])
+TIMEOUT_S = 60
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+
+class Deploy(unittest.TestCase):
+    def assert_succeeds(self, *command):
+        done = run(*command)
+        self.assertEqual(done.returncode, 0, f"{command}\n{done.stdout}{done.stderr}")
+        return done
+
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
+    def test_units_are_valid(self):
+        for name, program in PROGRAMS.items():
+            with self.subTest(unit=name), tempfile.TemporaryDirectory() as folder:
+                unit = Path(folder) / f"{name}.service"
+                text = (DEPLOY / "systemd" / unit.name).read_text(encoding="utf-8")
+                unit.write_text(text.replace(f"/usr/bin/{name}", program), encoding="utf-8")
+                done = self.assert_succeeds("systemd-analyze", "verify", str(unit))
+                about_unit = [line for line in done.stderr.splitlines() if unit.name in line]
+                self.assertFalse(about_unit, done.stderr)
+
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
+    def test_units_are_hardened(self):
+        for name, limit in EXPOSURE_LIMIT.items():
+            with self.subTest(unit=name):
+                self.assert_succeeds("systemd-analyze", "security", "--no-pager", "--offline=true",
+                                     f"--threshold={limit}",
+                                     str(DEPLOY / "systemd" / f"{name}.service"))
+
+    def test_units_start_the_installed_programs(self):
+        for name in PROGRAMS:
+            text = (DEPLOY / "systemd" / f"{name}.service").read_text(encoding="utf-8")
+            self.assertIn(f"ExecStart=/usr/bin/{name} --config /etc/sluice/{name}.toml\n", text)
+            for setting in ("Type=notify", "WatchdogSec=", "Restart=on-failure"):
+                self.assertIn(setting, text)
+
+    def test_sample_configurations_are_valid(self):
+        for name, program in PROGRAMS.items():
+            with self.subTest(program=name):
+                self.assert_succeeds(program, "--config", str(DEPLOY / f"{name}.toml"),
+                                     "--check-config")
+
+    def test_scripts_parse(self):
+        for script in SCRIPTS:
+            with self.subTest(script=script.name):
+                self.assert_succeeds("bash", "-n", str(script))
+                self.assertTrue(os.access(script, os.X_OK), f"{script} is not executable")
+
+    @unittest.skipUnless(shutil.which("shellcheck"), "shellcheck is not installed")
+    def test_scripts_are_clean(self):
+        self.assert_succeeds("shellcheck", *map(str, SCRIPTS))
+
+    def test_packages_have_a_kind_and_a_reason(self):
+        for line in (DEPLOY / "packages.txt").read_text(encoding="utf-8").splitlines():
+            if not line.startswith("#"):
+                self.assertRegex(line, r"^(runtime|build|test)\s+[a-z0-9.+-]+\s+\S")
+
+    def test_programs_link_only_to_listed_packages(self):
+        listed = re.findall(r"^runtime\s+(\S+)", (DEPLOY / "packages.txt").read_text("utf-8"), re.M)
+        direct = re.compile(r"\(NEEDED\).*\[lib(grpc|protobuf|absl|spdlog|fmt|xxhash|zstd|crypto|"
+                            r"systemd|yaml-cpp|re2|cares)")
+        names = {"crypto": "ssl", "grpc": "grpc++"}
+        for program in PROGRAMS.values():
+            needed = self.assert_succeeds("readelf", "-d", program).stdout
+            for library in set(direct.findall(needed)):
+                name = "lib" + names.get(library, library)
+                self.assertTrue(any(package.startswith(name) for package in listed),
+                                f"{program} needs {library}: not in deploy/packages.txt")
+
+
+if __name__ == "__main__":
+    unittest.main()
