@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""A TCP proxy that is a slow link: limits the bytes per second from the server to its clients.
+"""A TCP proxy that is a slow link: limits the bytes per second between clients and a server.
 
   throttle.py --target HOST:PORT [--rate BYTES_PER_S] [--port-file FILE] [--stdin]
 
 Listens on a free port of 127.0.0.1; prints (and writes to FILE) `PORT CONTROL_PORT`. All
-connections share one limit. Sockets have small buffers, so a slow link makes the server wait instead of letting
-bytes pile up in the kernel. Each line sent to the control port (with --stdin: or to stdin) is a
+connections share the limits. Sockets have small buffers, so a slow link makes the sender wait instead
+of letting bytes pile up in the kernel. Each line sent to the control port (with --stdin: or to stdin) is a
 command and is answered with one line:
 
-  rate N   N bytes/s from now on; 0 means no limit
-  cut      reset every connection; new ones are accepted
-  refuse   reset every connection and refuse new ones;  accept  ends that
-  stats    `connections C down D up U`: open now, bytes carried since start in each direction
+  rate N     from the server N bytes/s from now on; 0 means no limit
+  up-rate N  to the server N bytes/s from now on; 0 means no limit
+  cut        reset every connection; new ones are accepted
+  refuse     reset every connection and refuse new ones;  accept  ends that
+  stats      `connections C down D up U`: open now, bytes carried since start in each direction
 """
 import argparse
 import asyncio
@@ -24,13 +25,13 @@ BUFFER_BYTES = 4 << 10
 READ_BYTES = 64 << 10
 # As on Ethernet: the kernel sizes the server's send buffer by segments, and loopback's have 64 KiB.
 SEGMENT_BYTES = 1448
-BURST_SECONDS = 0.01
-MIN_BURST_BYTES = 1 << 10
+SLICE_SECONDS = 0.01
+MIN_SLICE_BYTES = 1 << 10
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class TokenBucket:
-    """Lets through `rate` bytes/s, at most BURST_SECONDS' worth at once."""
+    """Lets through `rate` bytes/s, SLICE_SECONDS' worth at a time."""
 
     def __init__(self, rate):
         self.clock = asyncio.get_running_loop().time
@@ -46,11 +47,12 @@ class TokenBucket:
     async def take(self):
         """Number of bytes that may be read now, at least 1; waits until there are some."""
         while self.rate > 0:
-            burst = max(MIN_BURST_BYTES, self.rate * BURST_SECONDS)
+            wanted = min(READ_BYTES, max(MIN_SLICE_BYTES, self.rate * SLICE_SECONDS))
             now = self.clock()
-            self.tokens = min(burst, self.tokens + (now - self.filled_at) * self.rate)
+            self.tokens += (now - self.filled_at) * self.rate
+            # Time in which nobody read is not saved up; a late wake-up is made good.
+            self.tokens = min(self.tokens, 4 * wanted)
             self.filled_at = now
-            wanted = min(burst, READ_BYTES)
             if self.tokens >= wanted:
                 self.tokens -= wanted
                 return int(wanted)
@@ -65,19 +67,39 @@ class TokenBucket:
         self.tokens += count
 
 
+class Direction:
+    """One direction of all connections."""
+
+    def __init__(self, rate):
+        self.bucket = TokenBucket(rate)
+        self.carried = 0
+
+    async def carry(self, source, sink):
+        loop = asyncio.get_running_loop()
+        while True:
+            allowed = await self.bucket.take()
+            data = await loop.sock_recv(source, allowed)
+            self.bucket.give_back(allowed - len(data))
+            if not data:
+                return
+            await loop.sock_sendall(sink, data)
+            self.carried += len(data)
+
+
 class Proxy:
     def __init__(self, target, rate):
         self.target = target
-        self.bucket = TokenBucket(rate)
+        self.down = Direction(rate)
+        self.up = Direction(0)
         self.loop = asyncio.get_running_loop()
         self.connections = set()
         self.refusing = False
-        self.down_bytes = self.up_bytes = 0
 
     def command(self, line):
         words = line.split()
-        if len(words) == 2 and words[0] == "rate" and words[1].isdigit():
-            self.bucket.set_rate(int(words[1]))
+        if len(words) == 2 and words[0] in ("rate", "up-rate") and words[1].isdigit():
+            direction = self.down if words[0] == "rate" else self.up
+            direction.bucket.set_rate(int(words[1]))
         elif words == ["cut"]:
             self.cut()
         elif words in (["refuse"], ["accept"]):
@@ -85,8 +107,8 @@ class Proxy:
             if self.refusing:
                 self.cut()
         elif words == ["stats"]:
-            return (f"connections {len(self.connections)} down {self.down_bytes} "
-                    f"up {self.up_bytes}")
+            return (f"connections {len(self.connections)} down {self.down.carried} "
+                    f"up {self.up.carried}")
         else:
             return f"error: unknown command {line.strip()!r}"
         return "ok"
@@ -110,12 +132,10 @@ class Proxy:
         server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         directions = []
         try:
-            prepare(client, socket.SO_SNDBUF)
-            prepare(server, socket.SO_RCVBUF)
-            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
+            prepare(server)
             await self.loop.sock_connect(server, self.target)
-            directions = [self.loop.create_task(self.down(server, client)),
-                          self.loop.create_task(self.up(client, server))]
+            directions = [self.loop.create_task(self.down.carry(server, client)),
+                          self.loop.create_task(self.up.carry(client, server))]
             await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         except OSError:
             pass
@@ -126,26 +146,14 @@ class Proxy:
             reset(client)
             reset(server)
 
-    async def down(self, server, client):
-        while True:
-            allowed = await self.bucket.take()
-            data = await self.loop.sock_recv(server, allowed)
-            self.bucket.give_back(allowed - len(data))
-            if not data:
-                return
-            await self.loop.sock_sendall(client, data)
-            self.down_bytes += len(data)
 
-    async def up(self, client, server):
-        while data := await self.loop.sock_recv(client, READ_BYTES):
-            await self.loop.sock_sendall(server, data)
-            self.up_bytes += len(data)
-
-
-def prepare(sock, small_buffer):
-    sock.setblocking(False)
-    sock.setsockopt(socket.SOL_SOCKET, small_buffer, BUFFER_BYTES)
+def prepare(sock):
+    """Small buffers in both directions; before the connection, which agrees on window and segments."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setblocking(False)
 
 
 def reset(sock):
@@ -173,8 +181,10 @@ async def commands_of_connection(proxy, reader, writer):
 async def run(options):
     host, _, port = options.target.rpartition(":")
     proxy = Proxy((socket.gethostbyname(host), int(port)), options.rate)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-    listener.setblocking(False)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    prepare(listener)  # accepted sockets inherit it
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(128)
     control = await asyncio.start_server(
         lambda reader, writer: commands_of_connection(proxy, reader, writer), "127.0.0.1", 0)
     ports = f"{listener.getsockname()[1]} {control.sockets[0].getsockname()[1]}"
