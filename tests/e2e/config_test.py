@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Configuration: all faults are reported at once, and nothing starts with one."""
+import os
+import subprocess
+import unittest
+
+import harness
+
+SERVER_FAULTS = """
+[server]
+listen = "not a list"
+drain_ms = -1
+[store]
+quota = "many"
+colour = "blue"
+[unknown]
+x = 1
+"""
+SERVER_NAMES = ("server.listen", "server.drain_ms", "store.quota", "store.colour", "unknown")
+
+
+class ConfigTest(harness.EndToEnd):
+    def check(self, program, text):
+        path = self.folder / "config.toml"
+        path.write_text(text)
+        return subprocess.run([os.environ[program], "--config", path, "--check-config"],
+                              capture_output=True, text=True, timeout=harness.LIMIT_S, check=False)
+
+    def test_server_reports_all_faults(self):
+        done = self.check("SLUICE_SLUICED", SERVER_FAULTS)
+        self.assertNotEqual(done.returncode, 0)
+        for name in SERVER_NAMES:
+            self.assertIn(name, done.stderr)
+
+    def test_not_toml(self):
+        for program in ("SLUICE_SLUICED", "SLUICE_NODE"):
+            done = self.check(program, "[[[")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("config.toml", done.stderr)
+
+    def test_address_in_use(self):
+        first = self.server()
+        done = subprocess.run(
+            [os.environ["SLUICE_SLUICED"], "--data-dir", self.folder / "other", "--listen",
+             first.address], capture_output=True, text=True, timeout=harness.LIMIT_S, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(first.address, done.stderr)
+        self.end(first)
+
+
+if __name__ == "__main__":
+    unittest.main()
