@@ -36,9 +36,9 @@ absl::Status AskStatus(const v1::FetchFrame& frame) {
 }
 
 absl::Status CheckPayload(const v1::FetchFrame& frame) {
-  if (frame.payload().size() > kMaxFrameBytes) {
+  if (frame.payload().size() > kMaxReceivedFrameBytes) {
     return absl::DataLossError(absl::StrCat("frame of ", frame.payload().size(), " bytes; at most ",
-                                            kMaxFrameBytes, " are allowed"));
+                                            kMaxReceivedFrameBytes, " are allowed"));
   }
   if (codec::Checksum(AsBytes(frame.payload())) != frame.checksum()) {
     return absl::DataLossError(absl::StrCat("checksum of the frame at offset ", frame.offset()));

@@ -25,6 +25,8 @@ namespace sluice::client {
 inline constexpr absl::Duration kMaxCallTime = absl::Minutes(10);
 // Largest frame that is sent; servers may ask for smaller ones.
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 20;
+// Largest frame that is taken from a server.
+inline constexpr size_t kMaxReceivedFrameBytes = size_t{16} << 20;
 
 // What a server has of one chunk; `found` false leaves the rest empty. If true: 1 ..
 // kMaxLossyLevels + 1 layers, lossy levels 0, 1, ... in order and then kLossless; all layers have
@@ -69,7 +71,8 @@ struct FetchAsk {
 struct FetchFrame {
   uint32_t ask_id = 0;
   uint64_t offset = 0;
-  std::string payload;  // at most kMaxFrameBytes, its checksum has been verified; empty on error
+  std::string
+      payload;  // at most kMaxReceivedFrameBytes, its checksum has been verified; empty on error
   bool last = false;
   // Outcome of the ask: OK, NotFound, DataLoss (damaged on the server or on the way),
   // DeadlineExceeded (its deadline passed before its turn), Cancelled, ResourceExhausted (too many

@@ -1,0 +1,121 @@
+#include "client/block_pool.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/bus_guard.h"
+#include "codec/status_macros.h"
+
+namespace sluice::client {
+namespace {
+
+constexpr size_t kMaxNameBytes = 255;
+
+absl::Status CheckName(const std::string& name) {
+  if (name.size() < 2 || name.size() > kMaxNameBytes || name[0] != '/' ||
+      name.find('/', 1) != std::string::npos || name.find('\0') != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("shm_name must be a slash and up to ",
+                                                   kMaxNameBytes - 1, " other characters"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BlockPool>> BlockPool::Map(const std::string& shm_name,
+                                                          BlockLayout layout) {
+  RETURN_IF_ERROR(CheckName(shm_name));
+  RETURN_IF_ERROR(layout.Validate());
+  const int fd = shm_open(shm_name.c_str(), O_RDWR | O_CLOEXEC, 0);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("shm_open ", shm_name));
+  struct stat stat = {};
+  if (fstat(fd, &stat) != 0 || static_cast<uint64_t>(stat.st_size) < layout.pool_bytes) {
+    close(fd);
+    return absl::InvalidArgumentError(absl::StrCat("pool_bytes is ", layout.pool_bytes, ", but ",
+                                                   shm_name, " has ", stat.st_size, " bytes"));
+  }
+  void* base =
+      mmap(nullptr, layout.pool_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, /*offset=*/0);
+  if (base == MAP_FAILED) {
+    const int error = errno;
+    close(fd);
+    return absl::ErrnoToStatus(error, absl::StrCat("mmap ", shm_name));
+  }
+  return std::unique_ptr<BlockPool>(
+      new BlockPool(std::move(layout), fd, static_cast<std::byte*>(base)));
+}
+
+BlockPool::~BlockPool() {
+  munmap(base_, layout_.pool_bytes);
+  close(fd_);
+}
+
+absl::Status BlockPool::CheckSize() {
+  struct stat stat = {};
+  if (fstat(fd_, &stat) != 0 || static_cast<uint64_t>(stat.st_size) < layout_.pool_bytes) {
+    lost_.store(true);
+  }
+  if (lost_.load()) {
+    return absl::FailedPreconditionError("the engine has shortened the pool; register it again");
+  }
+  return absl::OkStatus();
+}
+
+template <typename Copy>
+absl::Status BlockPool::ForEachRun(size_t plane, std::span<const uint32_t> blocks,
+                                   size_t values_bytes, Copy copy) {
+  const codec::PlaneSpec& spec = layout_.geometry.planes[plane];
+  const PlaneLayout& at = layout_.planes[plane];
+  const size_t row_bytes = spec.head_dim * codec::ElementBytes(spec.element_type);
+  const size_t block_bytes = row_bytes * layout_.block_tokens;  // of one head
+  if (values_bytes != blocks.size() * block_bytes * spec.num_heads) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "plane ", plane, " of ", blocks.size(), " blocks does not have ", values_bytes, " bytes"));
+  }
+  RETURN_IF_ERROR(CheckSize());
+  {
+    const BusGuard guard(base_, layout_.pool_bytes, &lost_);
+    // Rows of a head that follow each other in the block are one run.
+    const bool whole = at.token_stride_bytes == row_bytes;
+    const size_t run_bytes = whole ? block_bytes : row_bytes;
+    const uint32_t num_runs = whole ? 1 : layout_.block_tokens;
+    size_t position = 0;
+    for (uint32_t head = 0; head < spec.num_heads; ++head) {
+      for (const uint32_t block : blocks) {
+        std::byte* row =
+            base_ + at.offset_bytes + block * at.block_stride_bytes + head * at.head_stride_bytes;
+        for (uint32_t run = 0; run < num_runs; ++run) {
+          copy(row, position, run_bytes);
+          row += at.token_stride_bytes;
+          position += run_bytes;
+        }
+      }
+    }
+  }
+  return CheckSize();
+}
+
+absl::Status BlockPool::Scatter(size_t plane, std::span<const uint32_t> blocks,
+                                std::span<const std::byte> values) {
+  return ForEachRun(plane, blocks, values.size(),
+                    [&](std::byte* row, size_t position, size_t bytes) {
+                      std::memcpy(row, values.data() + position, bytes);
+                    });
+}
+
+absl::Status BlockPool::Gather(size_t plane, std::span<const uint32_t> blocks,
+                               std::span<std::byte> values) {
+  return ForEachRun(plane, blocks, values.size(),
+                    [&](const std::byte* row, size_t position, size_t bytes) {
+                      std::memcpy(values.data() + position, row, bytes);
+                    });
+}
+
+}  // namespace sluice::client

@@ -1,0 +1,149 @@
+#include "client/node_config.h"
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <sstream>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "codec/chunk_key.h"
+#include "toml.hpp"
+
+namespace sluice::client {
+namespace {
+
+constexpr size_t kMaxConfigBytes = 1 << 20;
+constexpr int kMaxNesting = 32;            // of brackets; the TOML library recurses
+constexpr uint64_t kMaxSocketBytes = 107;  // of sockaddr_un
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// One key: where its value goes and which values (for text: which lengths) it may have.
+struct Field {
+  std::string key;  // "table.name"
+  std::variant<uint32_t*, uint64_t*, std::string*> target;
+  uint64_t min = 0;
+  uint64_t max = 0;
+};
+
+// The one list of keys, for reading and for checking.
+std::vector<Field> Fields(NodeConfig& c) {
+  NodeConfig::Limits& l = c.limits;
+  using Names = codec::NamespaceDescriptor;
+  return {
+      {"node.server", &c.server, 1, 1024},
+      {"node.socket", &c.socket, 1, kMaxSocketBytes},
+      {"node.chunk_tokens", &c.chunk_tokens, Names::kMinChunkTokens, Names::kMaxChunkTokens},
+      {"node.drain_ms", &c.drain_ms, 0, 600'000},
+      {"load.reserve_ms", &c.reserve_ms, 0, 10'000},
+      {"save.put_timeout_ms", &c.put_timeout_ms, 1, 600'000},
+      {"save.threads", &c.save_threads, 1, 256},
+      {"limits.pools", &l.pools, 1, 4096},
+      {"limits.loads", &l.loads, 1, 1024},
+      {"limits.saves", &l.saves, 1, 1024},
+      {"limits.tokens_per_request", &l.tokens_per_request, 4096, 4 << 20},
+      {"limits.load_memory_bytes", &l.load_memory_bytes, kMiB, 65536 * kMiB},
+      {"limits.chunk_bytes", &l.chunk_bytes, kMiB, 4096 * kMiB},
+      {"log.level", &c.log_level, 1, 16},
+  };
+}
+
+// Empty, or what is wrong with the value.
+std::string ReadField(const toml::value& value, const Field& field) {
+  if (auto* const* text = std::get_if<std::string*>(&field.target)) {
+    if (!value.is_string()) return "must be a string";
+    **text = value.as_string(std::nothrow).str;
+    return "";
+  }
+  if (!value.is_integer() || value.as_integer(std::nothrow) < 0) return "must be a whole number";
+  const auto number = static_cast<uint64_t>(value.as_integer(std::nothrow));
+  if (auto* const* wide = std::get_if<uint64_t*>(&field.target)) {
+    **wide = number;
+    return "";
+  }
+  if (number > std::numeric_limits<uint32_t>::max()) return "is too large";
+  *std::get<uint32_t*>(field.target) = static_cast<uint32_t>(number);
+  return "";
+}
+
+uint64_t RangedValue(const Field& field) {
+  if (auto* const* text = std::get_if<std::string*>(&field.target)) return (*text)->size();
+  if (auto* const* wide = std::get_if<uint64_t*>(&field.target)) return **wide;
+  return *std::get<uint32_t*>(field.target);
+}
+
+void ReadTables(const toml::value& root, const std::string& name, NodeConfigResult& result) {
+  const std::vector<Field> fields = Fields(result.config);
+  const auto fault = [&](const toml::value& at, const std::string& key, const std::string& what) {
+    result.faults.push_back(absl::StrCat(name, ":", at.location().line(), ": ", key, " ", what));
+  };
+  for (const auto& [table_name, table] : root.as_table(std::nothrow)) {
+    const std::string prefix = table_name + ".";
+    const bool known = std::ranges::any_of(
+        fields, [&](const Field& field) { return field.key.starts_with(prefix); });
+    if (!known || !table.is_table()) {
+      fault(table, table_name, known ? "must be a table" : "is not a known table");
+      continue;
+    }
+    for (const auto& [key, value] : table.as_table(std::nothrow)) {
+      const auto field = std::ranges::find(fields, prefix + key, &Field::key);
+      const std::string what =
+          field == fields.end() ? "is not a known key" : ReadField(value, *field);
+      if (!what.empty()) fault(value, prefix + key, what);
+    }
+  }
+}
+
+bool NestsTooDeeply(std::string_view text) {
+  int depth = 0;
+  for (const char c : text) {
+    if (c == '[' || c == '{') {
+      if (++depth > kMaxNesting) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+NodeConfigResult ParseNodeConfig(std::string_view text, const std::string& name) {
+  NodeConfigResult result;
+  if (text.size() > kMaxConfigBytes || NestsTooDeeply(text)) {
+    result.faults.push_back(absl::StrCat(name, ": longer than ", kMaxConfigBytes,
+                                         " bytes or nested deeper than ", kMaxNesting));
+    return result;
+  }
+  try {
+    std::istringstream in{std::string(text)};
+    ReadTables(toml::parse(in, name), name, result);
+  } catch (const toml::exception& error) {
+    const std::string what = error.what();
+    result.faults.push_back(
+        absl::StrCat(name, ":", error.location().line(), ": ", what.substr(0, what.find('\n'))));
+  } catch (const std::exception& error) {
+    result.faults.push_back(absl::StrCat(name, ": ", error.what()));
+  }
+  std::ranges::sort(result.faults);
+  return result;
+}
+
+std::vector<std::string> NodeConfig::Faults() const {
+  std::vector<std::string> faults;
+  NodeConfig copy = *this;
+  for (const Field& field : Fields(copy)) {
+    const bool is_text = std::holds_alternative<std::string*>(field.target);
+    const uint64_t value = RangedValue(field);
+    if (value >= field.min && value <= field.max) continue;
+    faults.push_back(absl::StrCat(is_text ? "length of " : "", field.key, " is ", value, "; ",
+                                  field.min, "..", field.max, " are allowed"));
+  }
+  if (log_level != "debug" && log_level != "info" && log_level != "warn" && log_level != "error") {
+    faults.push_back("log.level is \"" + log_level + "\"; debug, info, warn, error are allowed");
+  }
+  return faults;
+}
+
+}  // namespace sluice::client

@@ -1,0 +1,52 @@
+// Configuration of the node daemon: one plain struct, read from TOML and flags in main only.
+//
+// Immutable once validated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::client {
+
+struct NodeConfig {
+  // [node]
+  std::string server = "127.0.0.1:7411";         // "host:port" or "unix:/path"
+  std::string socket = "/run/sluice/node.sock";  // for the engines; 1 .. 107 bytes
+  uint32_t chunk_tokens = 256;                   // where an engine does not say; 16 .. 4096
+  uint32_t drain_ms = 5000;  // how long saves may go on after SIGTERM; 0 .. 600000
+  // [load]
+  uint32_t reserve_ms = 20;  // of every SLO, kept for the last decode; 0 .. 10000
+  // [save]
+  uint32_t put_timeout_ms = 10000;  // for storing one chunk; 1 .. 600000
+  uint32_t save_threads = 1;        // key `threads`; each encodes one chunk at a time; 1 .. 256
+
+  // [limits]
+  struct Limits {
+    uint32_t pools = 64;                               // registered; 1 .. 4096
+    uint32_t loads = 16;                               // running, then NODE_BUSY; 1 .. 1024
+    uint32_t saves = 64;                               // waiting or running; 1 .. 1024
+    uint32_t tokens_per_request = 4 << 20;             // 4096 .. 4194304
+    uint64_t load_memory_bytes = uint64_t{256} << 20;  // of each load; 1 MiB .. 64 GiB
+    uint64_t chunk_bytes = uint64_t{256} << 20;        // planes of a chunk to save; 1 MiB .. 4 GiB
+  };
+  Limits limits;
+  // [log]
+  std::string log_level = "info";  // key `level`; debug, info, warn, error
+
+  // All values that are out of range, one per line; empty if there are none.
+  std::vector<std::string> Faults() const;
+};
+
+struct NodeConfigResult {
+  NodeConfig config;
+  std::vector<std::string> faults;  // "NAME:LINE: what is wrong"; then `config` must not be used
+};
+
+// Parses TOML. Unknown keys and wrong types are faults, all of which are reported. Ranges are
+// checked by Faults(), because flags may still change values. `name` is the file's, for the
+// messages.
+NodeConfigResult ParseNodeConfig(std::string_view text, const std::string& name);
+
+}  // namespace sluice::client

@@ -1,0 +1,312 @@
+#include "client/node_service.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/grpc_status.h"
+#include "spdlog/spdlog.h"
+
+#define RETURN_GRPC_IF_ERROR(status) \
+  if (!(status).ok()) return ToGrpc(status)
+
+namespace sluice::client {
+namespace {
+
+// How often waits look at what might end them.
+constexpr absl::Duration kPoll = absl::Milliseconds(10);
+// How long UnregisterPool waits for loads and saves to let go.
+constexpr absl::Duration kUnregisterTimeout = absl::Seconds(30);
+
+// Writes decoded planes into the engine's blocks.
+class BlockSink final : public PlaneSink {
+ public:
+  BlockSink(RegisteredPool& pool, std::span<const uint32_t> block_ids, size_t blocks_per_chunk)
+      : pool_(pool), block_ids_(block_ids), blocks_per_chunk_(blocks_per_chunk) {}
+
+  absl::Status Write(uint32_t chunk_index, size_t group,
+                     std::span<const std::span<const std::byte>> planes) override {
+    if (pool_.closing()) return absl::CancelledError("the pool was unregistered");
+    const size_t first_plane = pool_.profile().groups()[group].first_plane;
+    const auto blocks = block_ids_.subspan(chunk_index * blocks_per_chunk_, blocks_per_chunk_);
+    for (size_t i = 0; i < planes.size(); ++i) {
+      const absl::Status status = pool_.blocks().Scatter(first_plane + i, blocks, planes[i]);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  RegisteredPool& pool_;
+  const std::span<const uint32_t> block_ids_;
+  const size_t blocks_per_chunk_;
+};
+
+v1::LoadEvent ToEvent(const ChunkOutcome& outcome) {
+  v1::LoadEvent event;
+  v1::ChunkOutcome* chunk = event.mutable_chunk();
+  chunk->set_chunk_index(outcome.chunk_index);
+  // The wire's enumerators have the same values.
+  chunk->set_reason(static_cast<v1::RecomputeReason>(outcome.reason));
+  chunk->set_level(outcome.level);
+  chunk->set_bytes(outcome.bytes);
+  chunk->set_ms(outcome.ms);
+  chunk->set_bytes_per_s(outcome.bytes_per_s);
+  chunk->set_message(outcome.message);
+  return event;
+}
+
+static_assert(static_cast<int>(RecomputeReason::kNone) == v1::RECOMPUTE_REASON_NONE);
+static_assert(static_cast<int>(RecomputeReason::kNodeBusy) == v1::RECOMPUTE_REASON_NODE_BUSY);
+
+v1::SaveEvent ToEvent(const SaveProgress& progress) {
+  v1::SaveEvent event;
+  switch (progress.state) {
+    case SaveState::kCopied:
+      event.set_state(v1::SAVE_STATE_COPIED);
+      break;
+    case SaveState::kStored:
+      event.set_state(v1::SAVE_STATE_STORED);
+      break;
+    case SaveState::kFailed:
+      event.set_state(v1::SAVE_STATE_FAILED);
+      break;
+  }
+  event.set_stored_chunks(progress.stored_chunks);
+  event.set_existing_chunks(progress.existing_chunks);
+  event.set_bytes(progress.bytes);
+  event.set_message(progress.message);
+  return event;
+}
+
+// One answer for every chunk that was to be loaded, without loading.
+LoadResult RefuseAll(const LoadArguments& arguments, RecomputeReason reason,
+                     const std::string& message,
+                     const std::function<void(const ChunkOutcome&)>& send) {
+  LoadResult result;
+  const auto num_chunks = static_cast<uint32_t>(arguments.context.chunk_keys.size());
+  for (uint32_t i = arguments.skip_chunks; i < num_chunks; ++i) {
+    result.outcomes.push_back({.chunk_index = i, .reason = reason, .message = message});
+    send(result.outcomes.back());
+  }
+  return result;
+}
+
+}  // namespace
+
+NodeService::NodeService(std::shared_ptr<RemoteStore> store, std::unique_ptr<Loader> loader,
+                         Config config)
+    : store_(std::move(store)),
+      loader_(std::move(loader)),
+      config_(std::move(config)),
+      pools_(config_.max_pools),
+      loads_(config_.max_loads),
+      saver_(store_, config_.saver) {}
+
+bool NodeService::Stop(absl::Time deadline) {
+  loads_.Stop();
+  return saver_.Drain(deadline);
+}
+
+grpc::Status NodeService::RegisterPool(grpc::ServerContext* /*context*/,
+                                       const v1::RegisterPoolRequest* request,
+                                       v1::RegisterPoolResponse* response) {
+  absl::StatusOr<BlockLayout> layout = CheckedLayout(*request);
+  RETURN_GRPC_IF_ERROR(layout.status());
+  auto blocks = BlockPool::Map(request->shm_name(), *std::move(layout));
+  RETURN_GRPC_IF_ERROR(blocks.status());
+  const absl::StatusOr<uint64_t> pool_id = pools_.Add(*std::move(blocks));
+  RETURN_GRPC_IF_ERROR(pool_id.status());
+  spdlog::info("pool registered pool_id={} shm={} bytes={} blocks={} planes={}", *pool_id,
+               request->shm_name(), request->pool_bytes(), request->num_blocks(),
+               request->layouts_size());
+  response->set_pool_id(*pool_id);
+  return grpc::Status::OK;
+}
+
+grpc::Status NodeService::UnregisterPool(grpc::ServerContext* context,
+                                         const v1::UnregisterPoolRequest* request,
+                                         v1::UnregisterPoolResponse* /*response*/) {
+  const absl::Time deadline =
+      std::min(absl::FromChrono(context->deadline()), absl::Now() + kUnregisterTimeout);
+  const absl::Status status = pools_.Remove(request->pool_id(), deadline);
+  spdlog::info("pool unregistered pool_id={} status={}", request->pool_id(), status.ToString());
+  return ToGrpc(status);
+}
+
+grpc::Status NodeService::Query(grpc::ServerContext* /*context*/, const v1::QueryRequest* request,
+                                v1::QueryResponse* response) {
+  const auto pool = pools_.Find(request->pool_id());
+  RETURN_GRPC_IF_ERROR(pool.status());
+  const auto arguments = CheckedQuery(*request, (*pool)->profile(), config_.requests);
+  RETURN_GRPC_IF_ERROR(arguments.status());
+  if (loader_->link_status().breaker_open) {
+    return ToGrpc(absl::UnavailableError(
+        absl::StrCat("the breaker towards ", store_->address(), " is open after recent failures")));
+  }
+  const ContextKeys& context = arguments->context;
+  const auto manifests = store_->Lookup(context.namespace_digest, context.chunk_keys,
+                                        absl::Now() + arguments->timeout);
+  if (absl::IsNotFound(manifests.status())) return grpc::Status::OK;  // nothing of that namespace
+  RETURN_GRPC_IF_ERROR(manifests.status());
+  const auto gap = std::find_if(manifests->begin(), manifests->end(),
+                                [](const ChunkManifest& manifest) { return !manifest.found; });
+  response->set_stored_tokens(static_cast<uint32_t>(gap - manifests->begin()) *
+                              context.descriptor.chunk_tokens);
+  return grpc::Status::OK;
+}
+
+LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& pool,
+                                const LoadControl* control, absl::Time arrival,
+                                const std::function<void(const ChunkOutcome&)>& send) {
+  if (control == nullptr) {
+    return RefuseAll(arguments, RecomputeReason::kNodeBusy,
+                     absl::StrCat("limits.loads: ", config_.max_loads, " loads are running"), send);
+  }
+  const ContextKeys& context = arguments.context;
+  const size_t blocks_per_chunk =
+      context.descriptor.chunk_tokens / pool.blocks().layout().block_tokens;
+  BlockSink sink(pool, arguments.block_ids, blocks_per_chunk);
+  LoadOptions options;
+  options.namespace_digest = context.namespace_digest;
+  options.chunk_keys = context.chunk_keys;
+  options.chunk_tokens = context.descriptor.chunk_tokens;
+  options.skip_chunks = arguments.skip_chunks;
+  // The SLO runs from the arrival of the request; hashing a long context takes its share.
+  options.slo = std::max(arguments.slo - (absl::Now() - arrival), absl::ZeroDuration());
+  options.capability = arguments.capability;
+  options.max_level = arguments.max_level;
+  options.load_id = arguments.request_id;
+  return loader_->Load(pool.profile(), options, sink, send, control);
+}
+
+v1::LoadSummary NodeService::Finish(const LoadArguments& arguments, const LoadResult& result) {
+  v1::LoadSummary summary;
+  uint32_t prefix_chunks = arguments.skip_chunks;
+  for (const ChunkOutcome& outcome : result.outcomes) {
+    if (outcome.reason != RecomputeReason::kNone) continue;
+    summary.set_loaded_chunks(summary.loaded_chunks() + 1);
+    if (outcome.chunk_index == prefix_chunks) ++prefix_chunks;
+  }
+  summary.set_recompute_chunks(static_cast<uint32_t>(result.outcomes.size()) -
+                               summary.loaded_chunks());
+  summary.set_loaded_prefix_tokens(prefix_chunks * arguments.context.descriptor.chunk_tokens);
+  summary.set_bytes(result.bytes);
+  summary.set_ms(result.ms);
+  counters_.loaded_chunks += summary.loaded_chunks();
+  counters_.recompute_chunks += summary.recompute_chunks();
+  counters_.received_bytes += summary.bytes();
+  const double slo_ms = absl::ToDoubleMilliseconds(arguments.slo);
+  if (slo_ms > 0 && result.ms > slo_ms) ++counters_.late_loads;
+  spdlog::info("load request={} loaded_chunks={} recompute_chunks={} bytes={} ms={:.1f} slo_ms={}",
+               arguments.request_id, summary.loaded_chunks(), summary.recompute_chunks(),
+               summary.bytes(), summary.ms(), slo_ms);
+  return summary;
+}
+
+grpc::Status NodeService::Load(grpc::ServerContext* context, const v1::LoadRequest* request,
+                               grpc::ServerWriter<v1::LoadEvent>* writer) {
+  const absl::Time arrival = absl::Now();
+  const auto pool = pools_.Find(request->pool_id());
+  RETURN_GRPC_IF_ERROR(pool.status());
+  const auto arguments =
+      CheckedLoad(*request, (*pool)->blocks().layout(), (*pool)->profile(), config_.requests);
+  RETURN_GRPC_IF_ERROR(arguments.status());
+
+  RegisteredPool& used_pool = **pool;
+  const auto abandoned = [context, &used_pool] {
+    return context->IsCancelled() || used_pool.closing();
+  };
+  const std::unique_ptr<LoadTable::Entry> entry =
+      loads_.Enter(arguments->context.descriptor.chunk_tokens, abandoned);
+  v1::LoadEvent started;
+  started.mutable_started()->set_load_id(entry == nullptr ? 0 : entry->id());
+  started.mutable_started()->set_num_chunks(
+      static_cast<uint32_t>(arguments->context.chunk_keys.size()) - arguments->skip_chunks);
+  writer->Write(started);
+  // A failed write means that the engine is gone, which the load notices by itself.
+  const auto send = [writer](const ChunkOutcome& outcome) { writer->Write(ToEvent(outcome)); };
+  LoadResult result = RunLoad(*arguments, used_pool, entry.get(), arrival, send);
+  result.ms = absl::ToDoubleMilliseconds(absl::Now() - arrival);
+  v1::LoadEvent last;
+  *last.mutable_summary() = Finish(*arguments, result);
+  writer->Write(last);
+  return grpc::Status::OK;
+}
+
+grpc::Status NodeService::ReportComputed(grpc::ServerContext* /*context*/,
+                                         const v1::ReportComputedRequest* request,
+                                         v1::ReportComputedResponse* response) {
+  response->set_running(loads_.ReportComputed(request->load_id(), request->computed_tokens()));
+  return grpc::Status::OK;
+}
+
+grpc::Status NodeService::Save(grpc::ServerContext* context, const v1::SaveRequest* request,
+                               grpc::ServerWriter<v1::SaveEvent>* writer) {
+  auto pool = pools_.Find(request->pool_id());
+  RETURN_GRPC_IF_ERROR(pool.status());
+  auto arguments =
+      CheckedSave(*request, (*pool)->blocks().layout(), (*pool)->profile(), config_.requests);
+  RETURN_GRPC_IF_ERROR(arguments.status());
+
+  const std::weak_ptr<RegisteredPool> weak_pool = *pool;
+  SaveJob job;
+  job.pool = *std::move(pool);
+  job.descriptor = std::move(arguments->context.descriptor);
+  job.chunk_keys = std::move(arguments->context.chunk_keys);
+  job.block_ids = std::move(arguments->block_ids);
+  job.lossless = arguments->lossless;
+  job.request_id = std::move(arguments->request_id);
+  auto ticket = saver_.Enqueue(std::move(job));
+  if (!ticket.ok()) {
+    writer->Write(ToEvent(SaveProgress{.message = std::string(ticket.status().message())}));
+    return grpc::Status::OK;
+  }
+  v1::SaveEvent accepted;
+  accepted.set_state(v1::SAVE_STATE_ACCEPTED);
+  writer->Write(accepted);
+  return FollowSave(context, *ticket, weak_pool, writer);
+}
+
+grpc::Status NodeService::FollowSave(grpc::ServerContext* context,
+                                     const std::shared_ptr<SaveTicket>& ticket,
+                                     const std::weak_ptr<RegisteredPool>& pool,
+                                     grpc::ServerWriter<v1::SaveEvent>* writer) {
+  bool cancelled = false;
+  while (true) {
+    const std::optional<SaveProgress> progress = ticket->Next(kPoll);
+    if (progress) {
+      writer->Write(ToEvent(*progress));
+      if (progress->state != SaveState::kCopied) return grpc::Status::OK;
+      continue;
+    }
+    const auto used_pool = pool.lock();
+    if (!cancelled && (context->IsCancelled() || used_pool == nullptr || used_pool->closing())) {
+      cancelled = true;
+      saver_.Cancel(ticket);
+    }
+  }
+}
+
+grpc::Status NodeService::Status(grpc::ServerContext* /*context*/,
+                                 const v1::StatusRequest* /*request*/,
+                                 v1::StatusResponse* response) {
+  const Loader::LinkStatus link = loader_->link_status();
+  response->set_node(config_.node);
+  response->set_server(store_->address());
+  response->set_breaker(link.breaker_open ? v1::BREAKER_STATE_OPEN : v1::BREAKER_STATE_CLOSED);
+  response->set_link_bytes_per_s(link.bytes_per_s);
+  response->set_pools(static_cast<uint32_t>(pools_.size()));
+  response->set_loads(static_cast<uint32_t>(loads_.size()));
+  response->set_saves(static_cast<uint32_t>(saver_.size()));
+  response->set_loaded_chunks(counters_.loaded_chunks);
+  response->set_recompute_chunks(counters_.recompute_chunks);
+  response->set_received_bytes(counters_.received_bytes);
+  response->set_late_loads(counters_.late_loads);
+  response->set_uptime_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(absl::Now() - start_)));
+  return grpc::Status::OK;
+}
+
+}  // namespace sluice::client

@@ -1,0 +1,77 @@
+// The edge of the Node protocol: every field of a request is checked here, and nowhere else.
+//
+// Pure functions from the wire's messages to plain structs. Engines are trusted with their own
+// pools but not with the daemon: a request that is out of range gets InvalidArgument, which names
+// the field and its limit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "adapt/planner.h"
+#include "client/block_layout.h"
+#include "codec/chunk_key.h"
+#include "codec/profile.h"
+#include "sluice/v1/node.pb.h"
+
+namespace sluice::client {
+
+inline constexpr uint32_t kMaxSloMs = 600'000;
+inline constexpr uint32_t kMaxQueryMs = 60'000;
+inline constexpr size_t kMaxRequestIdBytes = 64;
+
+// Limits that a request is held against, from the daemon's configuration.
+struct RequestLimits {
+  uint32_t default_chunk_tokens = 256;
+  uint32_t max_tokens = 4 << 20;                   // of one request
+  uint64_t max_chunk_bytes = uint64_t{256} << 20;  // planes of one chunk, in a save
+};
+
+// Everything but the mapping itself.
+absl::StatusOr<BlockLayout> CheckedLayout(const v1::RegisterPoolRequest& request);
+
+// A context: whose it is and how it is cut into chunks.
+struct ContextKeys {
+  codec::NamespaceDescriptor descriptor;
+  codec::Digest namespace_digest = {};
+  std::vector<codec::Digest> chunk_keys;  // of the full chunks
+};
+
+struct LoadArguments {
+  ContextKeys context;
+  std::vector<uint32_t> block_ids;  // of the full chunks
+  absl::Duration slo;
+  adapt::RecomputeCapability capability = adapt::RecomputeCapability::kNone;
+  uint32_t skip_chunks = 0;  // at most the number of full chunks
+  std::optional<codec::Level> max_level;
+  std::string request_id;
+};
+
+struct SaveArguments {
+  ContextKeys context;
+  std::vector<uint32_t> block_ids;  // of the full chunks
+  bool lossless = false;
+  std::string request_id;
+};
+
+struct QueryArguments {
+  ContextKeys context;
+  absl::Duration timeout;
+};
+
+// `layout` and `profile` are those of the request's pool.
+absl::StatusOr<LoadArguments> CheckedLoad(const v1::LoadRequest& request, const BlockLayout& layout,
+                                          const codec::Profile& profile,
+                                          const RequestLimits& limits);
+absl::StatusOr<SaveArguments> CheckedSave(const v1::SaveRequest& request, const BlockLayout& layout,
+                                          const codec::Profile& profile,
+                                          const RequestLimits& limits);
+absl::StatusOr<QueryArguments> CheckedQuery(const v1::QueryRequest& request,
+                                            const codec::Profile& profile,
+                                            const RequestLimits& limits);
+
+}  // namespace sluice::client

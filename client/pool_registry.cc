@@ -1,0 +1,60 @@
+#include "client/pool_registry.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "codec/status_macros.h"
+
+namespace sluice::client {
+namespace {
+
+absl::Status NoSuchPool(uint64_t pool_id) {
+  return absl::NotFoundError(absl::StrCat("pool_id ", pool_id, " is not registered"));
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> PoolRegistry::Add(std::unique_ptr<BlockPool> blocks) {
+  ASSIGN_OR_RETURN(codec::Profile profile, codec::Profile::Builtin(blocks->layout().geometry));
+  auto pool = std::make_shared<RegisteredPool>(std::move(blocks), std::move(profile));
+  absl::MutexLock lock(&mutex_);
+  if (pools_.size() >= max_pools_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("limits.pools: ", max_pools_, " pools are registered"));
+  }
+  pools_[++last_id_] = std::move(pool);
+  return last_id_;
+}
+
+absl::StatusOr<std::shared_ptr<RegisteredPool>> PoolRegistry::Find(uint64_t pool_id) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = pools_.find(pool_id);
+  if (found == pools_.end()) return NoSuchPool(pool_id);
+  return found->second;
+}
+
+absl::Status PoolRegistry::Remove(uint64_t pool_id, absl::Time deadline) {
+  std::shared_ptr<RegisteredPool> pool;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = pools_.find(pool_id);
+    if (found == pools_.end()) return NoSuchPool(pool_id);
+    pool = std::move(found->second);
+    pools_.erase(found);
+  }
+  const std::shared_ptr<absl::Notification> unmapped = pool->farewell_.unmapped;
+  pool->closing_.store(true);
+  pool.reset();
+  if (!unmapped->WaitForNotificationWithTimeout(deadline - absl::Now())) {
+    return absl::DeadlineExceededError(absl::StrCat("pool ", pool_id, " is still being used"));
+  }
+  return absl::OkStatus();
+}
+
+size_t PoolRegistry::size() const {
+  absl::MutexLock lock(&mutex_);
+  return pools_.size();
+}
+
+}  // namespace sluice::client
