@@ -44,7 +44,7 @@ class DiskFullTest(harness.EndToEnd):
         self.assertEqual(set(partly.reasons()), {"not_stored"}, str(partly))
 
         # Space that is freed can be used without a restart.
-        self.sluice("rm", "--server", server.address, "--all", "synthetic", code=None)
+        self.sluice("rm", "--server", server.address, "synthetic")
         self.put(server, small, "--lossless", *CHUNK)
         self.fetch(server, small, *CHUNK, "--level", "lossless")
         self.end(server)

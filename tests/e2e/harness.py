@@ -92,12 +92,12 @@ class Process:
 
 
 class Server(Process):
-    def __init__(self, folder, data, *arguments, name="sluiced"):
+    def __init__(self, folder, data, *arguments, name="sluiced", listen="127.0.0.1:0"):
         port_file = folder / f"{name}.port"
         port_file.unlink(missing_ok=True)
         super().__init__(folder, name, [
-            os.environ["SLUICE_SLUICED"], "--data-dir", data, "--listen", "127.0.0.1:0",
-            "--port-file", port_file, *arguments])
+            os.environ["SLUICE_SLUICED"], "--data-dir", data, "--listen", listen, "--port-file",
+            port_file, *arguments])
         self.data = data
         self.address = "127.0.0.1:" + self.read_file_when_written(port_file)[0]
 
@@ -228,8 +228,8 @@ class EndToEnd(unittest.TestCase):
         self.processes.append(process)
         return process
 
-    def server(self, *arguments, data=None, name="sluiced"):
-        return self.started(Server(self.folder, data or self.folder / "data", *arguments, name=name))
+    def server(self, *arguments, data=None, **options):
+        return self.started(Server(self.folder, data or self.folder / "data", *arguments, **options))
 
     def link(self, target, rate=0, name="link"):
         return self.started(Link(self.folder, target.address, rate, name))
