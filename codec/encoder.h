@@ -43,8 +43,8 @@ struct EncodedChunk {
   std::vector<LevelReport> levels;
 };
 
-// `planes[i]` holds plane i of the profile's geometry, [num_heads, num_tokens, head_dim] without gaps, in
-// its element type. A plane with NaN or Inf is kept bit-exact at every level.
+// `planes[i]` holds plane i of the profile's geometry, [num_heads, num_tokens, head_dim] without
+// gaps, in its element type. A plane with NaN or Inf is kept bit-exact at every level.
 absl::StatusOr<EncodedChunk> EncodeChunk(const Profile& profile, const ChunkIdentity& identity,
                                          std::span<const std::span<const std::byte>> planes,
                                          uint32_t num_tokens, const EncodeOptions& options);

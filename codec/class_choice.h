@@ -1,0 +1,24 @@
+// The encoder's choice of a class for each row: the one that costs the fewest bits, its own
+// transmission included.
+//
+// Pure functions, thread-safe. `values` are [classes.size()][num_tokens].
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "codec/class_tables.h"
+
+namespace sluice::codec {
+
+// For base values.
+void ChooseBaseClasses(const ClassTables& tables, size_t num_tokens,
+                       std::span<const int16_t> values, std::span<uint8_t> classes);
+
+// For values of a finer level; `parent_classes` are those of the layer before.
+void ChooseRefinementClasses(const ClassTables& tables, size_t num_tokens,
+                             std::span<const int16_t> values,
+                             std::span<const uint8_t> parent_classes, std::span<uint8_t> classes);
+
+}  // namespace sluice::codec

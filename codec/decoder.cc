@@ -1,0 +1,101 @@
+#include "codec/decoder.h"
+
+#include "absl/strings/str_cat.h"
+#include "codec/bytes.h"
+#include "codec/exact_planes.h"
+#include "codec/lossy_segment.h"
+#include "codec/reconstruct.h"
+#include "codec/status_macros.h"
+
+namespace sluice::codec {
+namespace {
+
+absl::Status DecodeLossless(const SegmentContext& context, std::span<const std::byte> segment,
+                            std::span<const std::span<std::byte>> planes) {
+  ByteReader reader(segment);
+  for (size_t i = 0; i < planes.size(); ++i) {
+    RETURN_IF_ERROR(DecodeExactPlane(absl::StrCat("planes[", i, "]"), context.plane(i),
+                                     context.num_tokens, reader, planes[i]));
+  }
+  return reader.ExpectEnd("lossless segment");
+}
+
+absl::Status DecodeLossy(const SegmentContext& context,
+                         std::span<const std::span<const std::byte>> segments,
+                         std::span<const std::span<std::byte>> planes) {
+  GroupCode code;
+  RETURN_IF_ERROR(ReadBaseSegment(context, segments[0], planes, code));
+  for (const auto& segment : segments.subspan(1)) {
+    RETURN_IF_ERROR(ReadRefinementSegment(context, segment, code));
+  }
+  RotationCache rotations(*context.profile, context.start_token, context.num_tokens);
+  for (size_t i = 0; i < planes.size(); ++i) {
+    if (!code.planes[i].exact) ReconstructPlane(context, code, i, rotations, planes[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArguments(const SegmentContext& context, const ChunkHeader& header, Level level,
+                            size_t num_segments, std::span<const std::span<std::byte>> planes) {
+  if (header.LayerOfLevel(level) < 0) {
+    return absl::NotFoundError(absl::StrCat("the chunk has no level ", LevelName(level)));
+  }
+  const size_t needed = level == kLossless ? 1 : size_t{level} + 1;
+  if (num_segments != needed) {
+    return absl::InvalidArgumentError(absl::StrCat("level ", LevelName(level), " needs ", needed,
+                                                   " segments, not ", num_segments));
+  }
+  if (planes.size() != context.spec().num_planes) {
+    return absl::InvalidArgumentError(absl::StrCat("group ", context.group, " has ",
+                                                   context.spec().num_planes, " planes, not ",
+                                                   planes.size()));
+  }
+  for (size_t i = 0; i < planes.size(); ++i) {
+    const size_t expected = context.num_tokens * context.plane(i).bytes_per_token();
+    if (planes[i].size() != expected) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("planes[", i, "] has ", planes[i].size(), " bytes, not ", expected));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckCompatible(const Profile& profile, const ChunkHeader& header) {
+  if (header.profile_id != profile.id()) {
+    return absl::FailedPreconditionError(absl::StrCat("profile_id of the chunk is ",
+                                                      DigestHex(header.profile_id), ", not ",
+                                                      DigestHex(profile.id())));
+  }
+  if (header.layers.empty() || header.num_groups() != profile.groups().size()) {
+    return absl::DataLossError(
+        absl::StrCat("number of groups is not the profile's ", profile.groups().size()));
+  }
+  for (const LayerEntry& layer : header.layers) {
+    if (layer.level != kLossless && layer.level >= profile.num_levels()) {
+      return absl::DataLossError(absl::StrCat("level is ", +layer.level,
+                                              ", but the profile has only ", profile.num_levels(),
+                                              " lossy levels"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeGroup(const Profile& profile, const ChunkHeader& header, size_t group,
+                         Level level, std::span<const std::span<const std::byte>> segments,
+                         std::span<const std::span<std::byte>> planes) {
+  if (group >= profile.groups().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the chunk has no group ", group));
+  }
+  const SegmentContext context{&profile, group, header.start_token, header.num_tokens};
+  RETURN_IF_ERROR(CheckArguments(context, header, level, segments.size(), planes));
+  const size_t first_layer = level == kLossless ? header.LayerOfLevel(level) : 0;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    RETURN_IF_ERROR(VerifySegment(header, first_layer + i, group, segments[i]));
+  }
+  if (level == kLossless) return DecodeLossless(context, segments[0], planes);
+  return DecodeLossy(context, segments, planes);
+}
+
+}  // namespace sluice::codec

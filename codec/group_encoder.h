@@ -1,0 +1,24 @@
+// The lossy half of the encoder for one group: measure, quantise, pick classes, write segments.
+//
+// Thread-safe, but for the arguments that it changes.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codec/error_report.h"
+#include "codec/lossy_segment.h"
+#include "codec/reconstruct.h"
+
+namespace sluice::codec {
+
+// Appends the group's segment of layer l to layers[l], and its errors at level l to reports[l].
+// REQUIRES: both have num_levels() elements, at least one, and planes[i].size() is num_tokens *
+// bytes_per_token() of the group's plane i.
+void EncodeLossyGroup(const SegmentContext& context,
+                      std::span<const std::span<const std::byte>> planes, RotationCache& rotations,
+                      std::span<std::vector<std::string>> layers, std::span<ErrorReport> reports);
+
+}  // namespace sluice::codec

@@ -1,0 +1,256 @@
+#include "codec/profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "codec/bytes.h"
+#include "codec/container.h"
+#include "codec/status_macros.h"
+
+namespace sluice::codec {
+namespace {
+
+constexpr uint32_t kMagic = 0x46504c53;  // "SLPF"
+constexpr uint16_t kVersion = 1;
+constexpr uint16_t kBuiltinKind = 0;
+constexpr int kBuiltinLevels = 3;
+
+// Measured on real caches: errors in values cost more than errors in keys, and errors in the first
+// model layers more than in the last, because they pass through all that follow.
+constexpr double kKeyStep = 0.60;
+constexpr double kValueStep = 0.47;
+constexpr double kValueStepSlope = 0.3;
+
+double BuiltinStep(const PlaneSpec& plane, uint32_t last_model_layer) {
+  if (!IsQuantisable(plane.element_type) || plane.channels() > Profile::kMaxCodedChannels) return 0;
+  if (plane.kind == PlaneKind::kKey) return kKeyStep;
+  const double depth = last_model_layer == 0 ? 0.5 : 1.0 * plane.model_layer / last_model_layer;
+  // A multiple of 1/64, so that the same model gives the same bytes on every machine.
+  return std::round(64 * kValueStep * (1 + kValueStepSlope * (2 * depth - 1))) / 64;
+}
+
+std::vector<GroupSpec> GroupByModelLayer(const Geometry& geometry,
+                                         const std::vector<double>& relative_steps) {
+  std::vector<GroupSpec> groups;
+  size_t coded_channels = 0;
+  for (uint32_t i = 0; i < geometry.planes.size(); ++i) {
+    const PlaneSpec& plane = geometry.planes[i];
+    const size_t channels = relative_steps[i] > 0 ? plane.channels() : 0;
+    const bool same_layer = i > 0 && geometry.planes[i - 1].model_layer == plane.model_layer;
+    if (same_layer && coded_channels + channels <= Profile::kMaxGroupChannels) {
+      ++groups.back().num_planes;
+      coded_channels += channels;
+    } else {
+      groups.push_back({i, 1});
+      coded_channels = channels;
+    }
+  }
+  return groups;
+}
+
+absl::Status ReadRotaryTable(const std::string& name, ByteReader& reader, RotaryTable& table) {
+  uint8_t layout = 0;
+  uint32_t pairs = 0;
+  RETURN_IF_ERROR(reader.Read(name + ".layout", layout));
+  RETURN_IF_ERROR(reader.Read(name + ".first_dim", table.first_dim));
+  RETURN_IF_ERROR(
+      reader.ReadInRange<uint32_t>(name + " number of pairs", 1, Geometry::kMaxRotaryPairs, pairs));
+  table.layout = RotaryLayout{layout};
+  table.inverse_frequencies.resize(pairs);
+  return reader.ReadInto(name + ".inverse_frequencies",
+                         std::as_writable_bytes(std::span(table.inverse_frequencies)));
+}
+
+absl::Status ReadPlane(const std::string& name, ByteReader& reader, PlaneSpec& plane,
+                       double& relative_step) {
+  uint8_t kind = 0;
+  uint8_t type = 0;
+  RETURN_IF_ERROR(reader.Read(name + ".kind", kind));
+  RETURN_IF_ERROR(reader.Read(name + ".element_type", type));
+  RETURN_IF_ERROR(reader.Read(name + ".model_layer", plane.model_layer));
+  RETURN_IF_ERROR(reader.Read(name + ".num_heads", plane.num_heads));
+  RETURN_IF_ERROR(reader.Read(name + ".head_dim", plane.head_dim));
+  RETURN_IF_ERROR(reader.Read(name + ".rotary_table", plane.rotary_table));
+  plane.kind = PlaneKind{kind};
+  plane.element_type = ElementType{type};
+  return reader.Read(name + ".relative_step", relative_step);
+}
+
+absl::Status ReadGeometry(ByteReader& reader, Geometry& geometry,
+                          std::vector<double>& relative_steps) {
+  uint32_t count = 0;
+  RETURN_IF_ERROR(reader.ReadInRange<uint32_t>("number of rotary tables", 0,
+                                               Geometry::kMaxRotaryTables, count));
+  for (uint32_t i = 0; i < count; ++i) {
+    RETURN_IF_ERROR(ReadRotaryTable(absl::StrCat("rotary_tables[", i, "]"), reader,
+                                    geometry.rotary_tables.emplace_back()));
+  }
+  RETURN_IF_ERROR(reader.ReadInRange<uint32_t>("number of planes", 1, Geometry::kMaxPlanes, count));
+  for (uint32_t i = 0; i < count; ++i) {
+    RETURN_IF_ERROR(ReadPlane(absl::StrCat("planes[", i, "]"), reader,
+                              geometry.planes.emplace_back(), relative_steps.emplace_back()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadGroups(ByteReader& reader, std::vector<GroupSpec>& groups) {
+  uint32_t count = 0;
+  RETURN_IF_ERROR(reader.ReadInRange<uint32_t>("number of groups", 1, Profile::kMaxGroups, count));
+  for (uint32_t i = 0; i < count; ++i) {
+    GroupSpec& group = groups.emplace_back();
+    RETURN_IF_ERROR(reader.Read(absl::StrCat("groups[", i, "].first_plane"), group.first_plane));
+    RETURN_IF_ERROR(reader.Read(absl::StrCat("groups[", i, "].num_planes"), group.num_planes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateStep(size_t i, const PlaneSpec& plane, double step) {
+  if (step == 0) return absl::OkStatus();
+  const std::string name = absl::StrCat("planes[", i, "].relative_step");
+  if (!(step >= Profile::kMinRelativeStep && step <= Profile::kMaxRelativeStep)) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " ", step, " is out of range"));
+  }
+  if (!IsQuantisable(plane.element_type) || plane.channels() > Profile::kMaxCodedChannels) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": the plane cannot be quantised"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateGroups(const Geometry& geometry, const std::vector<double>& relative_steps,
+                            const std::vector<GroupSpec>& groups) {
+  if (groups.empty() || groups.size() > Profile::kMaxGroups) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("number of groups is ", groups.size(), ", not in 1..", Profile::kMaxGroups));
+  }
+  size_t next = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const size_t left = geometry.planes.size() - next;
+    if (groups[g].first_plane != next || groups[g].num_planes < 1 || groups[g].num_planes > left) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("groups[", g, "] does not follow the one before"));
+    }
+    size_t coded_channels = 0;
+    for (uint32_t i = 0; i < groups[g].num_planes; ++i, ++next) {
+      if (relative_steps[next] > 0) coded_channels += geometry.planes[next].channels();
+    }
+    if (coded_channels > Profile::kMaxGroupChannels) {
+      return absl::InvalidArgumentError(absl::StrCat("groups[", g, "] has too many channels"));
+    }
+  }
+  if (next != geometry.planes.size()) {
+    return absl::InvalidArgumentError("groups do not cover all planes");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string LevelName(Level level) { return level == kLossless ? "lossless" : absl::StrCat(level); }
+
+absl::StatusOr<Profile> Profile::Builtin(Geometry geometry) {
+  RETURN_IF_ERROR(geometry.Validate());
+  Profile profile;
+  profile.geometry_ = std::move(geometry);
+  for (const PlaneSpec& plane : profile.geometry_.planes) {
+    const double step = BuiltinStep(plane, profile.geometry_.planes.back().model_layer);
+    if (step > 0) profile.num_levels_ = kBuiltinLevels;
+    profile.relative_steps_.push_back(step);
+  }
+  profile.groups_ = GroupByModelLayer(profile.geometry_, profile.relative_steps_);
+  RETURN_IF_ERROR(profile.Validate());
+  profile.Seal();
+  return profile;
+}
+
+absl::StatusOr<Profile> Profile::Parse(std::span<const std::byte> bytes) {
+  if (bytes.size() < sizeof(uint64_t)) return absl::DataLossError("profile is too short");
+  const auto body = bytes.first(bytes.size() - sizeof(uint64_t));
+  ByteReader reader(bytes);
+  uint32_t magic = 0;
+  RETURN_IF_ERROR(reader.Read("profile magic", magic));
+  if (magic != kMagic) return absl::DataLossError("profile magic is wrong: not a profile");
+  uint16_t version = 0;
+  RETURN_IF_ERROR(reader.Read("profile version", version));
+  if (version != kVersion) {
+    return absl::UnimplementedError(absl::StrCat("profile version ", version, " is not known"));
+  }
+  uint64_t checksum = 0;
+  RETURN_IF_ERROR(ByteReader(bytes.subspan(body.size())).Read("profile checksum", checksum));
+  if (checksum != Checksum(body)) return absl::DataLossError("profile checksum is wrong");
+
+  Profile profile;
+  uint16_t kind = 0;
+  uint8_t levels = 0;
+  uint32_t sections = 0;
+  RETURN_IF_ERROR(reader.Read("profile kind", kind));
+  if (kind != kBuiltinKind) {
+    return absl::UnimplementedError(absl::StrCat("profile kind ", kind, " is not known"));
+  }
+  RETURN_IF_ERROR(ReadGeometry(reader, profile.geometry_, profile.relative_steps_));
+  RETURN_IF_ERROR(ReadGroups(reader, profile.groups_));
+  RETURN_IF_ERROR(reader.ReadInRange<uint8_t>("number of levels", 0, kMaxLossyLevels, levels));
+  RETURN_IF_ERROR(
+      reader.ReadInRange<uint32_t>("sink_tokens", 0, kMaxSinkTokens, profile.sink_tokens_));
+  RETURN_IF_ERROR(reader.Read("number of sections", sections));
+  if (sections != 0) return absl::UnimplementedError("profile has sections that are not known");
+  RETURN_IF_ERROR(reader.Read("profile checksum", checksum));
+  RETURN_IF_ERROR(reader.ExpectEnd("profile"));
+  profile.num_levels_ = levels;
+  RETURN_IF_ERROR(profile.Validate());
+  profile.bytes_ = AsText(bytes);
+  profile.id_ = Sha256(bytes);
+  return profile;
+}
+
+absl::Status Profile::Validate() const {
+  RETURN_IF_ERROR(geometry_.Validate());
+  bool coded = false;
+  for (size_t i = 0; i < geometry_.planes.size(); ++i) {
+    RETURN_IF_ERROR(ValidateStep(i, geometry_.planes[i], relative_steps_[i]));
+    coded = coded || relative_steps_[i] > 0;
+  }
+  if (coded != (num_levels_ > 0)) {
+    return absl::InvalidArgumentError("number of levels does not agree with the relative steps");
+  }
+  return ValidateGroups(geometry_, relative_steps_, groups_);
+}
+
+void Profile::Seal() {
+  ByteWriter writer;
+  writer.Write<uint32_t>(kMagic);
+  writer.Write<uint16_t>(kVersion);
+  writer.Write<uint16_t>(kBuiltinKind);
+  writer.Write<uint32_t>(geometry_.rotary_tables.size());
+  for (const RotaryTable& table : geometry_.rotary_tables) {
+    writer.Write<uint8_t>(static_cast<uint8_t>(table.layout));
+    writer.Write<uint32_t>(table.first_dim);
+    writer.Write<uint32_t>(table.inverse_frequencies.size());
+    writer.WriteBytes(std::as_bytes(std::span(table.inverse_frequencies)));
+  }
+  writer.Write<uint32_t>(geometry_.planes.size());
+  for (size_t i = 0; i < geometry_.planes.size(); ++i) {
+    const PlaneSpec& plane = geometry_.planes[i];
+    writer.Write<uint8_t>(static_cast<uint8_t>(plane.kind));
+    writer.Write<uint8_t>(static_cast<uint8_t>(plane.element_type));
+    writer.Write<uint32_t>(plane.model_layer);
+    writer.Write<uint32_t>(plane.num_heads);
+    writer.Write<uint32_t>(plane.head_dim);
+    writer.Write<int32_t>(plane.rotary_table);
+    writer.Write<double>(relative_steps_[i]);
+  }
+  writer.Write<uint32_t>(groups_.size());
+  for (const GroupSpec& group : groups_) {
+    writer.Write<uint32_t>(group.first_plane);
+    writer.Write<uint32_t>(group.num_planes);
+  }
+  writer.Write<uint8_t>(num_levels_);
+  writer.Write<uint32_t>(sink_tokens_);
+  writer.Write<uint32_t>(0);  // sections
+  writer.Write<uint64_t>(Checksum(writer.bytes()));
+  bytes_ = std::move(writer).Take();
+  id_ = Sha256(AsBytes(bytes_));
+}
+
+}  // namespace sluice::codec

@@ -1,0 +1,66 @@
+#include "codec/rotary.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice::codec {
+namespace {
+
+// Angles grow by addition theorems within a run; each run starts anew, so that rounding errors stay
+// below 1e-13.
+constexpr size_t kRunTokens = 256;
+
+}  // namespace
+
+Rotation::Rotation(const RotaryTable& table, uint32_t start_token, uint32_t num_tokens)
+    : layout_(table.layout),
+      first_dim_(table.first_dim),
+      num_pairs_(table.inverse_frequencies.size()),
+      num_tokens_(num_tokens),
+      cosines_(num_pairs_ * num_tokens),
+      sines_(num_pairs_ * num_tokens) {
+  for (size_t pair = 0; pair < num_pairs_; ++pair) {
+    const double frequency = table.inverse_frequencies[pair];
+    const double step_cosine = std::cos(frequency);
+    const double step_sine = std::sin(frequency);
+    for (size_t run = 0; run < num_tokens_; run += kRunTokens) {
+      // The C library reduces large angles exactly.
+      const double angle =
+          (static_cast<double>(start_token) + static_cast<double>(run)) * frequency;
+      double cosine = std::cos(angle);
+      double sine = std::sin(angle);
+      const size_t end = std::min(run + kRunTokens, num_tokens_);
+      for (size_t t = run; t < end; ++t) {
+        cosines_[pair * num_tokens_ + t] = static_cast<float>(cosine);
+        sines_[pair * num_tokens_ + t] = static_cast<float>(sine);
+        const double next = cosine * step_cosine - sine * step_sine;
+        sine = sine * step_cosine + cosine * step_sine;
+        cosine = next;
+      }
+    }
+  }
+}
+
+void Rotation::Rotate(std::span<float> rows) const { Turn(rows, 1); }
+
+void Rotation::Unrotate(std::span<float> rows) const { Turn(rows, -1); }
+
+void Rotation::Turn(std::span<float> rows, float direction) const {
+  const bool half = layout_ == RotaryLayout::kHalf;
+  for (size_t pair = 0; pair < num_pairs_; ++pair) {
+    const size_t first = first_dim_ + (half ? pair : 2 * pair);
+    const size_t second = first + (half ? num_pairs_ : 1);
+    float* __restrict x = rows.data() + first * num_tokens_;
+    float* __restrict y = rows.data() + second * num_tokens_;
+    const float* __restrict cosine = cosines_.data() + pair * num_tokens_;
+    const float* __restrict sine = sines_.data() + pair * num_tokens_;
+    for (size_t t = 0; t < num_tokens_; ++t) {
+      const float s = sine[t] * direction;
+      const float turned = x[t] * cosine[t] - y[t] * s;
+      y[t] = y[t] * cosine[t] + x[t] * s;
+      x[t] = turned;
+    }
+  }
+}
+
+}  // namespace sluice::codec
