@@ -53,7 +53,8 @@ void LoadPlanner::OnStepFailed(uint32_t chunk, uint32_t step, bool may_retry) {
   const int failed = static_cast<int>(step);
   if (failed <= state.loaded || failed > state.asked) return;
   if (failed == 0) {
-    if (!may_retry || state.base_attempts >= kMaxBaseAttempts) {
+    const bool hopeless = !may_retry || link_state_ == LinkState::kLost;
+    if (hopeless || state.base_attempts >= kMaxBaseAttempts) {
       GiveUpChunk(chunk, GiveUpReason::kFailed);
     } else {
       DropFlights(chunk, 0);

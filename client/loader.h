@@ -1,8 +1,8 @@
 // Runs one load: lookup, planner, stream, checks, decode, and hands decoded planes to a sink.
 //
-// Used by the node daemon (the sink writes into the engine's blocks) and by the CLI (into memory). A
-// Loader is thread-safe and shared by all loads towards one server: it owns the link's estimator and
-// circuit breaker. Load() blocks until every chunk is final, which is before the SLO is over.
+// Used by the node daemon (the sink writes into the engine's blocks) and by the CLI (into memory).
+// A Loader is thread-safe and shared by all loads towards one server: it owns the link's estimator
+// and circuit breaker. Load() blocks until every chunk is final, which is before the SLO is over.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ namespace sluice::client {
 class PlaneSink {
  public:
   virtual ~PlaneSink() = default;
-  // `planes[i]` is plane groups()[group].first_plane + i, [num_heads, num_tokens, head_dim] without gaps.
-  // May be called again for the same group with a higher level. Must not keep the spans.
+  // `planes[i]` is plane groups()[group].first_plane + i, [num_heads, num_tokens, head_dim] without
+  // gaps. May be called again for the same group with a higher level. Must not keep the spans.
   virtual absl::Status Write(uint32_t chunk_index, size_t group,
                              std::span<const std::span<const std::byte>> planes) = 0;
 };
@@ -50,9 +50,9 @@ struct ChunkOutcome {
   uint32_t chunk_index = 0;
   RecomputeReason reason = RecomputeReason::kNone;
   codec::Level level = 0;
-  uint64_t bytes = 0;        // payload received for the chunk
-  double ms = 0;             // from the start of the load to the last write
-  double bytes_per_s = 0;    // measured while the chunk was on its way
+  uint64_t bytes = 0;      // payload received for the chunk
+  double ms = 0;           // from the start of the load to the last write
+  double bytes_per_s = 0;  // measured while the chunk was on its way
   std::string message;
 };
 
@@ -60,12 +60,13 @@ struct LoadOptions {
   codec::Digest namespace_digest = {};
   std::vector<codec::Digest> chunk_keys;
   uint32_t chunk_tokens = 0;
-  uint32_t skip_chunks = 0;          // not loaded and without outcome
+  uint32_t skip_chunks = 0;  // not loaded and without outcome
   absl::Duration slo = absl::ZeroDuration();
   adapt::RecomputeCapability capability = adapt::RecomputeCapability::kNone;
   // Only this level is loaded, as soon as possible, when set; else the best that the SLO allows.
   std::optional<codec::Level> exact_level;
-  std::optional<codec::Level> max_level;  // unset: finest lossy level (lossless if there is no other)
+  std::optional<codec::Level>
+      max_level;  // unset: finest lossy level (lossless if there is no other)
   std::string load_id;
 };
 
@@ -79,23 +80,30 @@ struct LoadResult {
 class LoadControl {
  public:
   virtual ~LoadControl() = default;
-  virtual bool cancelled() const = 0;           // polled at least every 10 ms
-  virtual uint32_t computed_chunks() const = 0;  // chunks that the engine has computed from the front
+  virtual bool cancelled() const = 0;  // polled at least every 10 ms
+  virtual uint32_t computed_chunks()
+      const = 0;  // chunks that the engine has computed from the front
 };
 
 class Loader {
  public:
   struct Config {
-    absl::Duration reserve = absl::Milliseconds(20);   // of the SLO, for the last decode
-    uint64_t memory_limit_bytes = uint64_t{256} << 20;  // per load: frames, segments kept, decode scratch
-    double loss_stop = 0;
+    // Of the SLO, for the last decode; at most a quarter of it.
+    absl::Duration reserve = absl::Milliseconds(20);
+    // Per load: frames, segments kept, decode scratch.
+    uint64_t memory_limit_bytes = uint64_t{256} << 20;
+    double loss_stop = 0;       // chunks at or below this mean error are not refined
+    size_t decode_threads = 0;  // of all loads together; 0: as the machine has, at most 4
   };
 
   static std::unique_ptr<Loader> Create(std::shared_ptr<RemoteStore> store, Config config);
   virtual ~Loader() = default;
 
-  // `on_outcome` is called once per chunk as soon as it is final, from the calling thread.
-  virtual LoadResult Load(const codec::Profile& profile, const LoadOptions& options, PlaneSink& sink,
+  // `on_outcome` is called once per chunk as soon as it is final, from the calling thread. Nothing
+  // is written to a chunk after its outcome. `profile` and `sink` are not used after the return.
+  // `control` may be null.
+  virtual LoadResult Load(const codec::Profile& profile, const LoadOptions& options,
+                          PlaneSink& sink,
                           const std::function<void(const ChunkOutcome&)>& on_outcome,
                           const LoadControl* control) = 0;
 

@@ -261,6 +261,18 @@ TEST(Planner, ALostLinkEndsTheLoadEarly) {
   EXPECT_TRUE(end.finished);
 }
 
+TEST(Planner, ABaseThatIsDamagedOnALostLinkIsGivenUpAtOnce) {
+  LoadPlanner planner(Spec(1, RecomputeCapability::kAny));
+  planner.Decide(Link(), 0);
+  planner.OnBytes(0, 100);
+  planner.OnLinkLost(false);
+  EXPECT_FALSE(planner.Decide(Link(), 10).finished);
+  planner.OnStepFailed(0, 0, true);
+  const Actions end = planner.Decide(Link(), 20);
+  EXPECT_THAT(end.give_ups, ElementsAre(GiveUp{0, GiveUpReason::kFailed}));
+  EXPECT_TRUE(end.finished);
+}
+
 TEST(Planner, MissingPiecesAreAskedAgainWhenTheLinkIsBack) {
   LoadPlanner planner(Spec(2, RecomputeCapability::kAny));
   const Actions first = planner.Decide(Link(), 0);

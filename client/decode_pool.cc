@@ -1,0 +1,44 @@
+#include "client/decode_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::client {
+
+DecodePool::DecodePool(size_t num_threads) {
+  if (num_threads == 0) {
+    num_threads = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMaxDefaultThreads);
+  }
+  num_threads = std::min(num_threads, kMaxThreads);
+  for (size_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+DecodePool::~DecodePool() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void DecodePool::Post(bool urgent, std::function<void()> task) {
+  absl::MutexLock lock(&mutex_);
+  (urgent ? urgent_ : others_).push_back(std::move(task));
+}
+
+void DecodePool::Run() {
+  while (true) {
+    std::function<void()> task;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(this, &DecodePool::HasWork));
+      if (stopping_) return;
+      std::deque<std::function<void()>>& queue = urgent_.empty() ? others_ : urgent_;
+      task = std::move(queue.front());
+      queue.pop_front();
+    }
+    task();
+  }
+}
+
+}  // namespace sluice::client

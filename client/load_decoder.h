@@ -1,0 +1,47 @@
+// Decodes the groups of one load on the pool and hands them to the load's sink, one at a time.
+//
+// Thread-safe. Nothing is written to a chunk once it was revoked, and nothing at all after Stop().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "client/chunk_assembly.h"
+#include "client/decode_pool.h"
+#include "client/load_events.h"
+#include "client/loader.h"
+
+namespace sluice::client {
+
+struct DecodeTask {
+  uint32_t chunk = 0;        // of the load
+  uint32_t chunk_index = 0;  // of the context
+  uint32_t attempt = 0;      // comes back in GroupDone
+  size_t group = 0;
+  int step = 0;
+  GroupInput input;
+};
+
+class LoadDecoder {
+ public:
+  // All but the pool must outlive the decoder.
+  LoadDecoder(DecodePool& pool, const codec::Profile& profile, PlaneSink& sink, LoadEvents& events,
+              size_t num_chunks);
+  ~LoadDecoder();  // stops
+
+  // A GroupDone follows unless the chunk is revoked first.
+  void Submit(DecodeTask task);
+  // On return no write to the chunk is running or will be.
+  void Revoke(uint32_t chunk);
+  // Drops what waits, and waits for the decodes that run: at most one group per thread of the pool.
+  void Stop();
+
+ private:
+  class Core;
+
+  DecodePool& pool_;
+  std::shared_ptr<Core> core_;  // shared with the tasks in the pool
+};
+
+}  // namespace sluice::client

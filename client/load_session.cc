@@ -1,0 +1,301 @@
+#include "client/load_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace sluice::client {
+namespace {
+
+// Decoding a group takes its output and about three times as much for symbols and coefficients.
+constexpr uint64_t kScratchPerOutputByte = 4;
+
+uint64_t FrameQueueBytes(uint64_t memory_limit_bytes) {
+  return std::clamp<uint64_t>(memory_limit_bytes / 8, kMaxFrameBytes, 16 * kMaxFrameBytes);
+}
+
+double Seconds(adapt::TimeUs us) { return static_cast<double>(us) * 1e-6; }
+
+}  // namespace
+
+LoadSession::LoadSession(RemoteStore& store, LinkMonitor& link, DecodePool& pool,
+                         const Loader::Config& config, const codec::Profile& profile,
+                         const LoadOptions& options, PlaneSink& sink, const OnOutcome& on_outcome,
+                         const LoadControl* control)
+    : store_(store),
+      link_(link),
+      config_(config),
+      profile_(profile),
+      options_(options),
+      on_outcome_(on_outcome),
+      control_(control),
+      start_us_(NowUs()),
+      slo_us_(absl::ToInt64Microseconds(std::clamp(options.slo, absl::ZeroDuration(), kMaxSlo))),
+      deadline_(absl::Now() + absl::Microseconds(slo_us_)),
+      chunks_(options.chunk_keys.size() -
+              std::min<size_t>(options.skip_chunks, options.chunk_keys.size())),
+      events_(FrameQueueBytes(config.memory_limit_bytes)),
+      decoder_(pool, profile, sink, events_, chunks_.size()),
+      fetch_(store, events_, options.namespace_digest, options.load_id, deadline_) {
+  for (uint32_t i = 0; i < chunks_.size(); ++i) {
+    chunks_[i].outcome.chunk_index = options_.skip_chunks + i;
+  }
+  const uint64_t scratch =
+      kScratchPerOutputByte * pool.num_threads() * LargestGroupBytes(profile, options.chunk_tokens);
+  // One frame waits, one is being read.
+  const uint64_t frames = FrameQueueBytes(config.memory_limit_bytes) + 2 * kMaxFrameBytes;
+  const uint64_t limit = config.memory_limit_bytes;
+  memory_bytes_ = limit > scratch + frames ? limit - scratch - frames : 1;
+}
+
+LoadSession::~LoadSession() {
+  events_.Close();
+  fetch_.Close();
+  decoder_.Stop();
+  for (const auto& [id, ask] : asks_) {
+    if (ask.live) link_.OnDropped(ask.missing_bytes);
+  }
+}
+
+LoadResult LoadSession::Run() {
+  if (slo_us_ == 0) {
+    FinishAll(RecomputeReason::kLate, "the SLO leaves no time to load");
+  } else if (!chunks_.empty() && !link_.Allow()) {
+    FinishAll(RecomputeReason::kBreakerOpen, "the server failed just now and is left alone");
+  } else if (!chunks_.empty()) {
+    if (Lookup()) {
+      MakePlanner();
+      RunPlanner();
+    }
+    JudgeServer();
+  }
+  for (Chunk& chunk : chunks_) {
+    result_.outcomes.push_back(std::move(chunk.outcome));
+  }
+  result_.ms = Seconds(NowUs() - start_us_) * 1e3;
+  return std::move(result_);
+}
+
+// False when the load is over already.
+bool LoadSession::Lookup() {
+  const absl::Time until = deadline_ - (1 - kLookupShare) * absl::Microseconds(slo_us_);
+  const auto keys = std::span(options_.chunk_keys).subspan(options_.skip_chunks);
+  absl::StatusOr<std::vector<ChunkManifest>> manifests =
+      store_.Lookup(options_.namespace_digest, keys, until);
+  if (manifests.ok() && manifests->size() != keys.size()) {
+    manifests = absl::DataLossError(
+        absl::StrCat("lookup: ", manifests->size(), " answers for ", keys.size(), " keys"));
+  }
+  if (manifests.ok()) {
+    server_ = ServerState::kAnswered;
+    for (uint32_t i = 0; i < chunks_.size(); ++i) {
+      Chunk& chunk = chunks_[i];
+      chunk.manifest = std::move((*manifests)[i]);
+      chunk.plan = PlanChunk(profile_, options_, options_.skip_chunks + i, chunk.manifest);
+    }
+    return true;
+  }
+  const std::string message(manifests.status().message());
+  const absl::StatusCode code = manifests.status().code();
+  const Failure failure = FailureOf(code, message);
+  const bool short_wait = absl::Microseconds(NowUs() - start_us_) < kVerdictAfter;
+  if (failure.reason != RecomputeReason::kServerUnavailable) {
+    server_ = ServerState::kAnswered;
+    FinishAll(failure.reason, message);
+  } else if (code == absl::StatusCode::kDeadlineExceeded && short_wait) {
+    FinishAll(RecomputeReason::kLate, message);
+  } else {
+    server_ = ServerState::kFailed;
+    FinishAll(failure.reason, message);
+  }
+  return false;
+}
+
+void LoadSession::MakePlanner() {
+  adapt::LoadSpec spec;
+  spec.start_us = start_us_;
+  spec.slo_us = slo_us_;
+  spec.reserve_us = std::min(absl::ToInt64Microseconds(config_.reserve), slo_us_ / 4);
+  spec.capability = options_.capability;
+  spec.loss_stop = config_.loss_stop;
+  spec.memory_bytes = memory_bytes_;
+  for (Chunk& chunk : chunks_) spec.chunks.push_back(std::move(chunk.plan.ladder));
+  planner_ = std::make_unique<adapt::LoadPlanner>(std::move(spec));
+}
+
+void LoadSession::RunPlanner() {
+  const bool anything = std::any_of(chunks_.begin(), chunks_.end(),
+                                    [](const Chunk& chunk) { return !chunk.plan.steps.empty(); });
+  if (anything) {
+    if (absl::Status status = fetch_.Open(); !status.ok()) {
+      StreamEnded ended{std::move(status)};
+      reconnects_ = kMaxReconnects;
+      Handle(ended);
+    }
+  }
+  while (true) {
+    PollControl();
+    if (over_) return;
+    Carry(planner_->Decide(link_.View(), NowUs()));
+    if (planner_->finished()) return;
+    std::optional<LoadEvent> event = events_.Pop(std::min(absl::Now() + kPollEvery, deadline_));
+    for (int i = 1; event.has_value(); ++i) {
+      std::visit([this](auto& happened) { Handle(happened); }, *event);
+      if (i == kMaxEventsPerPlan) break;
+      event = events_.Pop(absl::InfinitePast());
+    }
+  }
+}
+
+void LoadSession::JudgeServer() {
+  if (server_ == ServerState::kFailed || ServerSilent()) {
+    link_.OnFailure();
+  } else if (server_ == ServerState::kAnswered) {
+    link_.OnSuccess();
+  } else {
+    link_.OnNoVerdict();
+  }
+}
+
+void LoadSession::PollControl() {
+  if (control_ == nullptr) return;
+  if (control_->cancelled()) {
+    FinishAll(RecomputeReason::kCancelled, "cancelled");
+    over_ = true;
+    return;
+  }
+  const uint32_t computed = control_->computed_chunks();
+  if (computed > options_.skip_chunks) planner_->OnComputed(computed - options_.skip_chunks);
+}
+
+void LoadSession::Carry(const adapt::Actions& actions) {
+  for (const adapt::Cancel& cancel : actions.cancels) CancelAsks(cancel.chunk, cancel.first_step);
+  for (const adapt::GiveUp& give_up : actions.give_ups) GiveUp(give_up);
+  for (uint32_t chunk : actions.closed) CloseChunk(chunk);
+  for (uint32_t chunk : actions.loaded) FinishLoaded(chunk);
+  for (const adapt::Ask& ask : actions.asks) SendAsk(ask);
+}
+
+void LoadSession::SendAsk(const adapt::Ask& ask) {
+  Chunk& chunk = chunks_[ask.chunk];
+  const codec::Digest& key = options_.chunk_keys[chunk.outcome.chunk_index];
+  if (chunk.assembly == nullptr) {
+    chunk.assembly = std::make_unique<ChunkAssembly>(
+        profile_,
+        ChunkExpectation{key, options_.namespace_digest, chunk.manifest.start_token,
+                         chunk.manifest.num_tokens},
+        std::move(chunk.manifest), chunk.plan.steps);
+    chunk.groups.resize(profile_.groups().size());
+  }
+  const adapt::TimeUs now = NowUs();
+  if (first_ask_us_ < 0) first_ask_us_ = now;
+  if (chunk.first_ask_us < 0) {
+    chunk.first_ask_us = now;
+    chunk.load_bytes_before = result_.bytes;
+  }
+  const ChunkStep& first = chunk.plan.steps[ask.first_step];
+  const ChunkStep& last = chunk.plan.steps[ask.last_step];
+  FetchAsk message;
+  message.ask_id = next_ask_id_++;
+  message.chunk_key = key;
+  message.with_header = first.with_header;
+  message.first_layer = first.first_layer;
+  message.num_layers = last.end_layer() - first.first_layer;
+  message.deadline_ms =
+      static_cast<uint32_t>(std::max<adapt::TimeUs>((ask.deadline_us - now + 999) / 1000, 1));
+  message.fetch_class =
+      ask.ask_class == adapt::AskClass::kBase ? FetchClass::kBase : FetchClass::kRefinement;
+  chunk.assembly->Begin(message.ask_id, ask.first_step, ask.last_step);
+  asks_[message.ask_id] = {ask.chunk, ask.first_step, ask.last_step, ask.bytes, now};
+  link_.OnAsked(ask.bytes);
+  fetch_.Ask(message);
+}
+
+// Takes back the chunk's asks from `first_step` on and forgets what has come of them.
+void LoadSession::CancelAsks(uint32_t chunk, uint32_t first_step) {
+  for (auto& [id, ask] : asks_) {
+    if (!ask.live || ask.chunk != chunk || ask.last_step < first_step) continue;
+    ask.live = false;
+    link_.OnDropped(ask.missing_bytes);
+    fetch_.Cancel(id);
+  }
+  if (chunks_[chunk].assembly != nullptr) chunks_[chunk].assembly->Drop(first_step);
+}
+
+// From here on nothing is written to the chunk and nothing is kept of it.
+void LoadSession::CloseChunk(uint32_t chunk) {
+  decoder_.Revoke(chunk);
+  CancelAsks(chunk, 0);
+  chunks_[chunk].assembly = nullptr;
+}
+
+void LoadSession::GiveUp(const adapt::GiveUp& give_up) {
+  const Chunk& chunk = chunks_[give_up.chunk];
+  Failure why = {chunk.failure, chunk.message, false};
+  const bool failed = chunk.failure != RecomputeReason::kNone;
+  switch (give_up.why) {
+    case adapt::GiveUpReason::kNotStored:
+      why = {chunk.plan.reason, chunk.plan.message, false};
+      break;
+    case adapt::GiveUpReason::kLate:
+      if (!failed) why = WhyLate();
+      break;
+    case adapt::GiveUpReason::kFailed:
+      if (!failed) why = link_failure_;
+      break;
+    case adapt::GiveUpReason::kAfterCut:
+      why = {RecomputeReason::kAfterCut, "behind a chunk that is not loaded", false};
+      break;
+    case adapt::GiveUpReason::kComputed:
+      why = {RecomputeReason::kComputed, "the engine computed it first", false};
+      break;
+    case adapt::GiveUpReason::kTooLarge:
+      why = {RecomputeReason::kNodeBusy,
+             absl::StrCat("its bytes do not fit into a load's memory of ", memory_bytes_), false};
+      break;
+  }
+  CloseChunk(give_up.chunk);
+  Finish(give_up.chunk, why.reason, why.message);
+}
+
+void LoadSession::FinishLoaded(uint32_t chunk) {
+  Chunk& state = chunks_[chunk];
+  state.outcome.level = state.plan.steps[planner_->loaded_step(chunk)].level;
+  Finish(chunk, RecomputeReason::kNone, "");
+}
+
+void LoadSession::Finish(uint32_t chunk, RecomputeReason reason, const std::string& message) {
+  Chunk& state = chunks_[chunk];
+  if (state.final) return;
+  state.final = true;
+  const bool loaded = reason == RecomputeReason::kNone;
+  state.outcome.reason = reason;
+  state.outcome.message = message;
+  state.outcome.ms = Seconds((loaded ? state.written_us : NowUs()) - start_us_) * 1e3;
+  if (on_outcome_) on_outcome_(state.outcome);
+}
+
+void LoadSession::FinishAll(RecomputeReason reason, const std::string& message) {
+  for (uint32_t i = 0; i < chunks_.size(); ++i) {
+    if (chunks_[i].final) continue;
+    CloseChunk(i);
+    Finish(i, reason, message);
+  }
+}
+
+LoadSession::Failure LoadSession::WhyLate() const {
+  if (ServerSilent()) {
+    return {RecomputeReason::kServerUnavailable, "the server did not answer within the SLO", false};
+  }
+  return {RecomputeReason::kLate, "its bytes did not arrive within the SLO", false};
+}
+
+// Asked long enough ago, and not a byte came back.
+bool LoadSession::ServerSilent() const {
+  return first_ask_us_ >= 0 && result_.bytes == 0 &&
+         absl::Microseconds(NowUs() - first_ask_us_) >= kVerdictAfter;
+}
+
+}  // namespace sluice::client

@@ -1,0 +1,139 @@
+// One load, from the lookup to the last outcome; see Loader::Load.
+//
+// One thread at a time: the caller's thread runs the planner, puts frames together and reports; a
+// reader thread brings the frames and the pool decodes, both by way of LoadEvents.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "adapt/planner.h"
+#include "client/chunk_assembly.h"
+#include "client/decode_pool.h"
+#include "client/fetch_link.h"
+#include "client/link_monitor.h"
+#include "client/load_decoder.h"
+#include "client/load_events.h"
+#include "client/load_plan.h"
+#include "client/loader.h"
+
+namespace sluice::client {
+
+class LoadSession {
+ public:
+  static constexpr absl::Duration kMaxSlo = absl::Minutes(10);
+  static constexpr double kLookupShare = 0.5;  // of the SLO, for the lookup
+  // Silence that is shorter than this is not held against the server.
+  static constexpr absl::Duration kVerdictAfter = absl::Milliseconds(50);
+  static constexpr absl::Duration kPollEvery = absl::Milliseconds(10);
+  static constexpr int kMaxReconnects = 1;
+  static constexpr int kMaxEventsPerPlan = 64;
+
+  using OnOutcome = std::function<void(const ChunkOutcome&)>;
+
+  // Everything that is referred to must outlive the session.
+  LoadSession(RemoteStore& store, LinkMonitor& link, DecodePool& pool, const Loader::Config& config,
+              const codec::Profile& profile, const LoadOptions& options, PlaneSink& sink,
+              const OnOutcome& on_outcome, const LoadControl* control);
+  ~LoadSession();
+
+  LoadResult Run();
+
+ private:
+  struct Group {
+    int done = -1;  // step that is written
+    bool decoding = false;
+  };
+  struct Chunk {
+    ChunkPlan plan;
+    ChunkManifest manifest;
+    std::unique_ptr<ChunkAssembly> assembly;  // while bytes are expected or kept
+    std::vector<Group> groups;
+    uint32_t attempt = 0;  // rises when the base is asked for again
+    bool final = false;
+    RecomputeReason failure = RecomputeReason::kNone;  // the first thing that went wrong
+    std::string message;
+    adapt::TimeUs first_ask_us = -1;
+    uint64_t load_bytes_before = 0;  // received by the load until then
+    adapt::TimeUs written_us = 0;
+    ChunkOutcome outcome;
+  };
+  struct AskRecord {
+    uint32_t chunk = 0;
+    uint32_t first_step = 0;
+    uint32_t last_step = 0;
+    uint64_t missing_bytes = 0;
+    adapt::TimeUs asked_us = 0;
+    bool answered = false;  // its first frame is here
+    bool live = true;       // false: what still comes is ignored
+  };
+  struct Failure {
+    RecomputeReason reason = RecomputeReason::kNone;
+    std::string message;
+    bool may_retry = false;
+  };
+
+  enum class ServerState { kUnknown, kAnswered, kFailed };
+
+  // What an error of the lookup or of the whole stream says of the chunks.
+  static Failure FailureOf(absl::StatusCode code, const std::string& message);
+
+  bool Lookup();
+  void MakePlanner();
+  void RunPlanner();
+  void JudgeServer();
+
+  void Handle(FetchFrame& frame);
+  void Handle(GroupDone& done);
+  void Handle(StreamEnded& ended);
+  bool TakePayload(const FetchFrame& frame, AskRecord& ask);
+  void FailAsk(uint32_t ask_id, const Failure& failure);
+  void FailStep(uint32_t chunk, uint32_t step, const Failure& failure);
+  void SubmitDecode(uint32_t chunk, size_t group);
+  void PollControl();
+
+  void Carry(const adapt::Actions& actions);
+  void SendAsk(const adapt::Ask& ask);
+  void CancelAsks(uint32_t chunk, uint32_t first_step);
+  void CloseChunk(uint32_t chunk);
+  void GiveUp(const adapt::GiveUp& give_up);
+  void FinishLoaded(uint32_t chunk);
+  void Finish(uint32_t chunk, RecomputeReason reason, const std::string& message);
+  void FinishAll(RecomputeReason reason, const std::string& message);
+  Failure WhyLate() const;
+  bool ServerSilent() const;
+
+  RemoteStore& store_;
+  LinkMonitor& link_;
+  const Loader::Config& config_;
+  const codec::Profile& profile_;
+  const LoadOptions& options_;
+  const OnOutcome& on_outcome_;
+  const LoadControl* const control_;
+  const adapt::TimeUs start_us_;
+  const adapt::TimeUs slo_us_;
+  const absl::Time deadline_;
+
+  std::vector<Chunk> chunks_;  // without the skipped ones
+  std::unique_ptr<adapt::LoadPlanner> planner_;
+  LoadEvents events_;
+  LoadDecoder decoder_;
+  FetchLink fetch_;
+  absl::flat_hash_map<uint32_t, AskRecord> asks_;
+  uint32_t next_ask_id_ = 1;
+  adapt::TimeUs first_ask_us_ = -1;
+  int reconnects_ = 0;
+  Failure link_failure_;  // why the link is lost
+  absl::Status refused_;  // why the rest of the stream is not taken
+  ServerState server_ = ServerState::kUnknown;
+  bool over_ = false;          // cancelled, or the sink failed
+  uint64_t memory_bytes_ = 0;  // for segments
+  LoadResult result_;
+};
+
+}  // namespace sluice::client
