@@ -8,13 +8,14 @@ from harness import OK, PARTIAL
 CHUNK = ("--chunk-tokens", 64)
 SHAPE = {"tokens": 256, "layers": 2, "heads": 2, "head_dim": 64}
 LOSSLESS = ("--level", "lossless")
+NO_CACHE = "[cache]\nlimit = 0\n"
 
 
 class DamageTest(harness.EndToEnd):
     def setUp(self):
         super().setUp()
         self.input = self.cache(**SHAPE)
-        self.store = self.server("--cache", "0")
+        self.store = self.server(config=NO_CACHE)
         self.put(self.store, self.input, "--lossless", *CHUNK)
 
     def files(self):
@@ -26,7 +27,7 @@ class DamageTest(harness.EndToEnd):
 
     def restart(self):
         self.end(self.store)
-        self.store = self.server("--cache", "0", name="sluiced-restarted")
+        self.store = self.server(config=NO_CACHE, name="sluiced-restarted")
 
     def assert_one_chunk_is_missing(self, *allowed_reasons):
         """All but one chunk are loaded bit-exact; then the put mends it."""

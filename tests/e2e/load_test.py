@@ -43,7 +43,7 @@ class LoadTest(harness.EndToEnd):
     def test_slow_reader_harms_nobody(self):
         """A client that hardly reads neither delays others nor makes the server grow."""
         cache = self.cache(tokens=1024, layers=4, heads=4, head_dim=128)
-        server = self.server("--cache", "16 MiB")
+        server = self.server(config='[cache]\nlimit = "16 MiB"\n')
         self.put(server, cache, "--lossless", *CHUNK)
         self.fetch(server, cache, *CHUNK, "--level", "lossless")
         before = server.peak_memory_bytes()
