@@ -1,0 +1,251 @@
+#include "server/config.h"
+
+#include <algorithm>
+#include <limits>
+#include <sstream>
+#include <toml.hpp>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace sluice::server {
+
+namespace {
+
+constexpr size_t kMaxConfigBytes = 1 << 20;
+constexpr int kMaxNesting = 32;  // of brackets; the TOML library recurses
+constexpr size_t kMaxListenAddresses = 16;
+constexpr uint64_t kNoMax = std::numeric_limits<int64_t>::max();
+
+// One key: where its value goes and which values it may have.
+struct Field {
+  std::string key;
+  std::variant<uint32_t*, uint64_t*, std::string*, std::vector<std::string>*> target;
+  uint64_t min = 0;
+  uint64_t max = 0;
+};
+
+// The one list of keys, for reading and for checking.
+std::vector<Field> Fields(Config& c) {
+  Limits& l = c.limits;
+  return {
+      {"server.listen", &c.listen},
+      {"server.drain_ms", &c.drain_ms, 0, 600000},
+      {"store.data_dir", &c.data_dir},
+      {"store.quota", &c.quota_bytes, 1 << 20, kNoMax},
+      {"cache.limit", &c.cache_bytes, 0, kNoMax},
+      {"cache.max_chunk_percent", &c.cache_max_chunk_percent, 1, 100},
+      {"limits.max_frame_bytes", &l.max_frame_bytes, 4 << 10, 16 << 20},
+      {"limits.max_keys_per_request", &l.max_keys_per_request, 1, 65536},
+      {"limits.max_chunk_bytes", &l.max_chunk_bytes, 4 << 10, kNoMax},
+      {"limits.max_profile_bytes", &l.max_profile_bytes, 1 << 10, 256 << 20},
+      {"limits.max_asks_in_flight", &l.max_asks_in_flight, 1, 65536},
+      {"limits.max_streams", &l.max_streams, 1, 65536},
+      {"limits.max_uploads", &l.max_uploads, 1, 65536},
+      {"limits.max_upload_bytes", &l.max_upload_bytes, 4 << 10, kNoMax},
+      {"limits.upload_ttl_ms", &l.upload_ttl_ms, 100, 3600000},
+      {"limits.max_namespaces", &l.max_namespaces, 1, 10000},
+      {"log.level", &c.log_level},
+  };
+}
+
+// Reads an integer or, for text, a size. An empty string means success; otherwise what is wrong.
+std::string ReadNumber(const toml::value& value, uint64_t max_value, uint64_t* number) {
+  if (value.is_integer()) {
+    if (value.as_integer(std::nothrow) < 0) return "must not be negative";
+    *number = value.as_integer(std::nothrow);
+  } else if (value.is_string()) {
+    const auto bytes = ParseBytes(value.as_string(std::nothrow).str);
+    if (!bytes.ok()) return std::string(bytes.status().message());
+    *number = *bytes;
+  } else {
+    return "must be an integer, or a size such as \"64 GiB\"";
+  }
+  return *number > max_value ? absl::StrCat("must be at most ", max_value) : "";
+}
+
+std::string ReadStrings(const toml::value& value, std::vector<std::string>* out) {
+  if (!value.is_array()) return "must be an array of strings";
+  std::vector<std::string> strings;
+  for (const toml::value& element : value.as_array(std::nothrow)) {
+    if (!element.is_string()) return "must be an array of strings";
+    strings.push_back(element.as_string(std::nothrow).str);
+  }
+  *out = std::move(strings);
+  return "";
+}
+
+std::string ReadField(const toml::value& value, const Field& field) {
+  if (auto* const* target = std::get_if<std::string*>(&field.target)) {
+    if (!value.is_string()) return "must be a string";
+    **target = value.as_string(std::nothrow).str;
+    return "";
+  }
+  if (auto* const* target = std::get_if<std::vector<std::string>*>(&field.target)) {
+    return ReadStrings(value, *target);
+  }
+  uint64_t number = 0;
+  auto* const* wide = std::get_if<uint64_t*>(&field.target);
+  const std::string fault =
+      ReadNumber(value, wide ? kNoMax : std::numeric_limits<uint32_t>::max(), &number);
+  if (!fault.empty()) return fault;
+  if (wide) {
+    **wide = number;
+  } else {
+    *std::get<uint32_t*>(field.target) = static_cast<uint32_t>(number);
+  }
+  return "";
+}
+
+void ReadTable(const toml::value& root, ConfigFile* file) {
+  const std::vector<Field> fields = Fields(file->config);
+  auto fault = [&](const toml::value& at, absl::string_view key, absl::string_view message) {
+    file->faults.push_back(
+        absl::StrCat(file->name, ":", at.location().line(), ": ", key, ": ", message));
+  };
+  for (const auto& [table_name, table] : root.as_table(std::nothrow)) {
+    const bool known = std::ranges::any_of(
+        fields, [&](const Field& field) { return absl::StartsWith(field.key, table_name + "."); });
+    if (!known || !table.is_table()) {
+      fault(table, table_name, known ? "must be a table" : "is not a known table");
+      continue;
+    }
+    for (const auto& [name, value] : table.as_table(std::nothrow)) {
+      const std::string key = absl::StrCat(table_name, ".", name);
+      const auto field =
+          std::ranges::find_if(fields, [&](const Field& field) { return field.key == key; });
+      if (field == fields.end()) {
+        fault(value, key, "is not a known key");
+        continue;
+      }
+      file->lines[key] = value.location().line();
+      const std::string message = ReadField(value, *field);
+      if (!message.empty()) fault(value, key, message);
+    }
+  }
+}
+
+bool NestsTooDeeply(absl::string_view text) {
+  int depth = 0;
+  for (char c : text) {
+    if (c == '[' || c == '{') {
+      if (++depth > kMaxNesting) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
+  static constexpr std::pair<absl::string_view, double> kUnits[] = {
+      {"", 1},          {"B", 1},
+      {"KB", 1e3},      {"MB", 1e6},
+      {"GB", 1e9},      {"TB", 1e12},
+      {"KiB", 1 << 10}, {"MiB", 1 << 20},
+      {"GiB", 1 << 30}, {"TiB", double(uint64_t{1} << 40)},
+  };
+  const absl::string_view trimmed = absl::StripAsciiWhitespace(text);
+  const size_t digits = std::min(trimmed.find_first_not_of("0123456789."), trimmed.size());
+  const absl::string_view unit = absl::StripLeadingAsciiWhitespace(trimmed.substr(digits));
+  double number = 0;
+  const bool is_number = absl::SimpleAtod(trimmed.substr(0, digits), &number);
+  for (const auto& [name, factor] : kUnits) {
+    if (!is_number || unit != name) continue;
+    const double bytes = number * factor;
+    if (bytes < 9e18) return static_cast<uint64_t>(bytes);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", text.substr(0, 40),
+                   "\" is not a size; write bytes or a number and KiB, MiB, GiB, TiB"));
+}
+
+ConfigFile ParseConfig(absl::string_view text, const std::string& name) {
+  ConfigFile file;
+  file.name = name;
+  if (text.size() > kMaxConfigBytes || NestsTooDeeply(text)) {
+    file.faults.push_back(absl::StrCat(name, ":1: too long (limit ", kMaxConfigBytes,
+                                       " bytes) or nested too deeply (limit ", kMaxNesting, ")"));
+    return file;
+  }
+  // The library reports by exceptions, of which some are not its own types; they end here.
+  try {
+    std::istringstream in{std::string(text)};
+    ReadTable(toml::parse(in, name), &file);
+  } catch (const toml::exception& error) {
+    std::vector<std::string> words = absl::StrSplit(error.what(), '\n');
+    const std::string what = words.empty() ? "" : words.front();
+    file.faults.push_back(absl::StrCat(name, ":", error.location().line(), ": ", what));
+  } catch (const std::exception& error) {
+    file.faults.push_back(absl::StrCat(name, ":1: ", error.what()));
+  }
+  return file;
+}
+
+std::vector<ConfigFault> CheckConfig(const Config& config) {
+  std::vector<ConfigFault> faults;
+  Config copy = config;
+  for (const Field& field : Fields(copy)) {
+    uint64_t value = 0;
+    if (auto* const* narrow = std::get_if<uint32_t*>(&field.target)) {
+      value = **narrow;
+    } else if (auto* const* wide = std::get_if<uint64_t*>(&field.target)) {
+      value = **wide;
+    } else {
+      continue;
+    }
+    if (value < field.min || value > field.max) {
+      faults.push_back(
+          {field.key, absl::StrCat(value, " is not within ", field.min, " .. ", field.max)});
+    }
+  }
+  if (config.listen.empty() || config.listen.size() > kMaxListenAddresses) {
+    faults.push_back(
+        {"server.listen", absl::StrCat("must name 1 .. ", kMaxListenAddresses, " addresses")});
+  }
+  for (const std::string& address : config.listen) {
+    const bool is_unix = absl::StartsWith(address, "unix:") && address.size() > 5;
+    const size_t colon = address.rfind(':');
+    uint32_t port = 0;
+    const bool is_tcp = colon != std::string::npos && colon > 0 &&
+                        absl::SimpleAtoi(address.substr(colon + 1), &port) && port <= 65535;
+    if (!is_unix && !is_tcp) {
+      faults.push_back(
+          {"server.listen", absl::StrCat("\"", address, "\" is neither host:port nor unix:/path")});
+    }
+  }
+  if (config.data_dir.empty()) {
+    faults.push_back({"store.data_dir", "must be set (or give --data-dir)"});
+  }
+  if (config.limits.max_chunk_bytes > config.quota_bytes) {
+    faults.push_back({"limits.max_chunk_bytes", absl::StrCat("must not exceed store.quota (",
+                                                             config.quota_bytes, " bytes)")});
+  }
+  static constexpr absl::string_view kLevels[] = {"debug", "info", "warn", "error"};
+  if (std::ranges::find(kLevels, config.log_level) == std::end(kLevels)) {
+    faults.push_back({"log.level", absl::StrCat("\"", config.log_level, "\" is none of ",
+                                                absl::StrJoin(kLevels, ", "))});
+  }
+  return faults;
+}
+
+std::vector<std::string> AllFaults(const ConfigFile& file) {
+  std::vector<std::string> all = file.faults;
+  for (const ConfigFault& fault : CheckConfig(file.config)) {
+    const auto line = file.lines.find(fault.key);
+    all.push_back(line == file.lines.end() ? absl::StrCat(fault.key, ": ", fault.message)
+                                           : absl::StrCat(file.name, ":", line->second, ": ",
+                                                          fault.key, ": ", fault.message));
+  }
+  return all;
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,74 @@
+#include "server/indexed_store.h"
+
+#include "codec/status_macros.h"
+
+namespace sluice::server {
+
+void IndexedStore::Use(const ChunkId& id, absl::Time at) {
+  for (const ChunkId& changed : index_.Use(id, at)) PersistUse(changed, at);
+}
+
+absl::StatusOr<uint64_t> IndexedStore::Touch(const Selection& selection) {
+  const absl::Time now = clock_();
+  ASSIGN_OR_RETURN(std::vector<ChunkSummary> chunks, index_.Select(selection, now));
+  for (const ChunkSummary& chunk : chunks) Use(chunk.id, now);
+  return chunks.size();
+}
+
+absl::StatusOr<uint64_t> IndexedStore::Pin(const Selection& selection, bool pinned) {
+  ASSIGN_OR_RETURN(std::vector<ChunkSummary> chunks, index_.Select(selection, clock_()));
+  for (const ChunkSummary& chunk : chunks) index_.SetPinned(chunk.id, pinned);
+  RETURN_IF_ERROR(PersistPins(selection.namespace_digest));
+  return chunks.size();
+}
+
+absl::StatusOr<DeleteCounts> IndexedStore::Delete(const Selection& selection, bool include_pinned) {
+  ASSIGN_OR_RETURN(std::vector<ChunkSummary> chunks, index_.Select(selection, clock_()));
+  DeleteCounts counts;
+  bool pins_changed = false;
+  for (const ChunkSummary& chunk : chunks) {
+    if (chunk.pinned && !include_pinned) {
+      ++counts.pinned_chunks;
+      continue;
+    }
+    ASSIGN_OR_RETURN(const bool removed, RemoveChunk(chunk.id));
+    if (!removed) continue;
+    pins_changed |= chunk.pinned;
+    ++counts.deleted_chunks;
+    counts.deleted_bytes += chunk.header->total_bytes();
+  }
+  if (pins_changed) RETURN_IF_ERROR(PersistPins(selection.namespace_digest));
+  if (selection.keys.empty()) DropEmptyNamespaces();
+  return counts;
+}
+
+absl::StatusOr<BeginPutResult> IndexedStore::BeginPut(Announcement announcement) {
+  BeginPutResult result;
+  if (index_.Find(announcement.id) != nullptr) {
+    result.already_stored = true;
+    return result;
+  }
+  if (announcement.profile.empty()) {
+    auto known = index_.GetProfile(announcement.id.namespace_digest);
+    if (!known.ok()) {
+      result.profile_needed = true;
+      return result;
+    }
+    announcement.profile = **known;
+  } else if (codec::Sha256(std::as_bytes(std::span(announcement.profile))) !=
+             announcement.descriptor.profile_id) {
+    return absl::InvalidArgumentError("profile: its SHA-256 is not namespace.profile_id");
+  }
+  const uint64_t bytes = announcement.total_bytes;
+  ASSIGN_OR_RETURN(std::vector<ChunkId> evicted, index_.Reserve(bytes));
+  for (const ChunkId& id : evicted) RemoveEvicted(id);
+  auto session = MakeSession(std::move(announcement));
+  if (!session.ok()) {
+    index_.Release(bytes);
+    return session.status();
+  }
+  result.session = *std::move(session);
+  return result;
+}
+
+}  // namespace sluice::server
