@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <string>
+#include <utility>
 
 #include "codec/byte_block.h"
 #include "tests/golden/golden_cases.h"
@@ -17,7 +19,7 @@ bool WriteFile(const std::filesystem::path& path, const std::string& bytes) {
   return out.flush().good();
 }
 
-// As byte_block_fuzzer reads it: the number of coded bytes, then the block.
+// As byte_block_fuzzer and byte_block_test read it: the number of coded bytes, then the block.
 std::string BlockSeed(const std::string& text) {
   ByteWriter writer;
   writer.Write<uint32_t>(text.size());
@@ -41,12 +43,17 @@ bool WriteAll(const std::filesystem::path& tests) {
     ok &= WriteFile(tests / "golden" / verdict / c.kind / (c.name + ".bin"), c.bytes);
     ok &= WriteFile(corpus / c.kind / (std::string(verdict) + "_" + c.name), c.bytes);
   }
-  ok &= WriteFile(corpus / "byte_block" / "raw", BlockSeed("raw"));
-  ok &= WriteFile(corpus / "byte_block" / "constant", BlockSeed(std::string(100, 'c')));
-  ok &= WriteFile(corpus / "byte_block" / "rans", BlockSeed(RandomText(2000, 3)));
   std::string repeated;
   for (int i = 0; i < 20; ++i) repeated += "the same words again; ";
-  ok &= WriteFile(corpus / "byte_block" / "zstd", BlockSeed(repeated));
+  const std::pair<const char*, std::string> texts[] = {{"raw", "raw"},
+                                                       {"constant", std::string(100, 'c')},
+                                                       {"rans", RandomText(2000, 3)},
+                                                       {"zstd", repeated}};
+  for (const auto& [name, text] : texts) {
+    const std::string file = std::string(name) + ".bin";
+    ok &= WriteFile(tests / "golden" / "accept" / "byte_block" / file, BlockSeed(text));
+    ok &= WriteFile(corpus / "byte_block" / name, BlockSeed(text));
+  }
   return ok;
 }
 
