@@ -1,5 +1,8 @@
 #include "client/context_planes.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -16,11 +19,22 @@ size_t RowBytes(const codec::PlaneSpec& spec) {
 
 }  // namespace
 
-ContextPlanes::ContextPlanes(codec::Geometry geometry, uint32_t num_tokens)
-    : geometry_(std::move(geometry)), num_tokens_(num_tokens) {
-  for (const codec::PlaneSpec& spec : geometry_.planes) {
-    planes_.emplace_back(spec.bytes_per_token() * num_tokens);
+absl::StatusOr<ContextPlanes> ContextPlanes::Create(codec::Geometry geometry, uint32_t num_tokens) {
+  const uint64_t memory_bytes = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+  const uint64_t bytes_per_token = geometry.bytes_per_token();
+  if (bytes_per_token > 0 && num_tokens > memory_bytes / bytes_per_token) {
+    return absl::ResourceExhaustedError(absl::StrCat(num_tokens, " tokens of ", bytes_per_token,
+                                                     " bytes are more than this machine's memory"));
   }
+  ContextPlanes result;
+  result.num_tokens_ = num_tokens;
+  for (const codec::PlaneSpec& spec : geometry.planes) {
+    void* plane = std::calloc(std::max(num_tokens, 1u), spec.bytes_per_token());
+    if (plane == nullptr) return absl::ResourceExhaustedError("out of memory");
+    result.planes_.emplace_back(static_cast<std::byte*>(plane));
+  }
+  result.geometry_ = std::move(geometry);
+  return result;
 }
 
 absl::Status ContextPlanes::Write(size_t plane, uint32_t start_token, uint32_t num_tokens,
@@ -37,7 +51,7 @@ absl::Status ContextPlanes::Write(size_t plane, uint32_t start_token, uint32_t n
   }
   const size_t row_bytes = RowBytes(spec);
   for (size_t head = 0; head < spec.num_heads; ++head) {
-    std::memcpy(planes_[plane].data() + (head * num_tokens_ + start_token) * row_bytes,
+    std::memcpy(planes_[plane].get() + (head * num_tokens_ + start_token) * row_bytes,
                 values.data() + head * num_tokens * row_bytes, num_tokens * row_bytes);
   }
   return absl::OkStatus();
@@ -58,14 +72,14 @@ absl::Status ContextPlanes::Save(const std::string& path, std::span<const TokenR
   std::vector<TensorView> tensors;
   for (size_t i = 0; i < planes_.size(); ++i) {
     const codec::PlaneSpec& spec = geometry_.planes[i];
-    std::span<const std::byte> data = planes_[i];
+    std::span<const std::byte> data = plane(i);
     if (!whole) {
       const size_t row_bytes = RowBytes(spec);
       auto& out = compact.emplace_back();
       out.reserve(spec.num_heads * kept * row_bytes);
       for (size_t head = 0; head < spec.num_heads; ++head) {
         for (const TokenRange& range : ranges) {
-          const auto* from = planes_[i].data() + head * num_tokens_ * row_bytes;
+          const auto* from = planes_[i].get() + head * num_tokens_ * row_bytes;
           out.insert(out.end(), from + range.begin * row_bytes, from + range.end * row_bytes);
         }
       }

@@ -1,17 +1,20 @@
 // All planes of a context in memory: decoded chunks are written into it, and it is saved as a file
 // that ReadContext reads.
 //
-// One thread at a time.
+// Threads may write different chunks at a time; everything else is for one thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "codec/geometry.h"
 
 namespace sluice::client {
@@ -26,13 +29,16 @@ struct TokenRange {
 
 class ContextPlanes {
  public:
-  // Allocates bytes_per_token() * num_tokens, all zero. REQUIRES: geometry.Validate().
-  ContextPlanes(codec::Geometry geometry, uint32_t num_tokens);
+  // Reserves bytes_per_token() * num_tokens, all zero; pages take memory once they are written.
+  // ResourceExhausted when that is more than the machine has. REQUIRES: geometry.Validate().
+  static absl::StatusOr<ContextPlanes> Create(codec::Geometry geometry, uint32_t num_tokens);
 
   const codec::Geometry& geometry() const { return geometry_; }
   uint32_t num_tokens() const { return num_tokens_; }
   // Plane i, [num_heads, num_tokens, head_dim].
-  std::span<const std::byte> plane(size_t i) const { return planes_[i]; }
+  std::span<const std::byte> plane(size_t i) const {
+    return {planes_[i].get(), geometry_.planes[i].bytes_per_token() * num_tokens_};
+  }
 
   // Copies tokens of one plane; `values` is [num_heads, num_tokens, head_dim] without gaps.
   // OutOfRange or InvalidArgument if it does not fit.
@@ -43,9 +49,15 @@ class ContextPlanes {
                     const std::map<std::string, std::string>& metadata) const;
 
  private:
+  struct Free {
+    void operator()(std::byte* bytes) const { std::free(bytes); }
+  };
+
+  ContextPlanes() = default;
+
   codec::Geometry geometry_;
   uint32_t num_tokens_ = 0;
-  std::vector<std::vector<std::byte>> planes_;
+  std::vector<std::unique_ptr<std::byte[], Free>> planes_;
 };
 
 }  // namespace sluice::client

@@ -1,0 +1,32 @@
+// Compares loaded chunks with the original: is every value within the error that its level admits?
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/context_input.h"
+#include "client/context_planes.h"
+#include "client/loader.h"
+#include "codec/profile.h"
+
+namespace sluice::cli {
+
+struct CheckedChunk {
+  uint32_t chunk_index = 0;
+  codec::Level level = 0;
+  double max_error = 0;  // in the unit of the planes
+  double bound = 0;      // 0: bit-exact
+  std::string fault;     // what is wrong, with the plane's name; empty if nothing is
+};
+
+// Checks the loaded chunks among `outcomes`. The bound of a level is the encoder's: the original is
+// encoded here once more. Lossless levels, first tokens of a context that are kept exact, and
+// planes that are not quantised or hold NaN or Inf must be bit-exact.
+absl::StatusOr<std::vector<CheckedChunk>> CheckChunks(
+    const client::ContextInput& original, const codec::Profile& profile, uint32_t chunk_tokens,
+    std::span<const client::ChunkOutcome> outcomes, const client::ContextPlanes& loaded);
+
+}  // namespace sluice::cli

@@ -1,0 +1,50 @@
+// From a cache in memory to encoded chunks with their keys.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cli/options.h"
+#include "client/context_input.h"
+#include "codec/context_file.h"
+#include "codec/encoder.h"
+#include "codec/profile.h"
+
+namespace sluice::cli {
+
+// The profile in the file, which must be made for `geometry`; the built-in one if `path` is empty.
+absl::StatusOr<codec::Profile> LoadProfile(const std::string& path,
+                                           const codec::Geometry& geometry);
+
+// The namespace of an input, with what the options overwrite.
+absl::StatusOr<codec::NamespaceDescriptor> MakeDescriptor(const IdentityOptions& options,
+                                                          const client::ContextInput& input,
+                                                          const codec::Profile& profile);
+
+struct EncodeRequest {
+  const client::ContextInput& input;
+  const codec::Profile& profile;
+  codec::NamespaceDescriptor descriptor;
+  bool lossless = false;
+  bool last_partial_chunk = true;  // or leave it out
+};
+
+struct EncodedContext {
+  codec::ContextFile file;
+  std::vector<std::vector<codec::LevelReport>> reports;  // of each chunk
+  std::vector<std::string> notes;                        // such as planes with NaN
+};
+
+// Encodes all chunks, on several threads. Chunks of an input without token ids have keys of zeros.
+absl::StatusOr<EncodedContext> EncodeContext(const EncodeRequest& request);
+
+// All chunks of a context as one: bytes add up, errors are the largest or the mean.
+std::vector<codec::LevelReport> Summarise(const EncodedContext& context);
+
+// Gives the context another namespace: the chunks keep their bytes except for the identity in their
+// headers. InvalidArgument if it has no token ids and a key would be needed.
+absl::Status Rename(codec::NamespaceDescriptor descriptor, codec::ContextFile& file);
+
+}  // namespace sluice::cli

@@ -1,0 +1,206 @@
+// sluice fetch: loads a context within a time limit, as an engine does, into a cache file.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/check.h"
+#include "client/cli/commands.h"
+#include "client/cli/fetch_load.h"
+#include "client/cli/fetch_plan.h"
+#include "client/cli/json.h"
+#include "client/cli/table.h"
+#include "client/cli/units.h"
+#include "codec/status_macros.h"
+
+namespace sluice::cli {
+namespace {
+
+using client::ChunkOutcome;
+using client::RecomputeReason;
+using client::TokenRange;
+
+constexpr char kExamples[] = R"(Examples:
+  sluice fetch --like cache.safetensors --slo 500 out.safetensors
+  sluice fetch --like cache.safetensors --level lossless --check cache.safetensors out.safetensors
+  sluice fetch --tokens ids.json --model my-model --slo 500 out.safetensors
+  sluice fetch --node /run/sluice/node.sock --like cache.safetensors --slo 500 out.safetensors
+Chunks to recompute are left out of OUT and named in its metadata (sluice_missing_chunks); the exit
+code is then 4. With --node, --level is the highest level wanted, not the only one.)";
+
+std::string OutcomeText(const ChunkOutcome& outcome) {
+  if (outcome.reason == RecomputeReason::kNone) return "loaded";
+  std::string text =
+      absl::StrCat("recompute: ", std::string(client::RecomputeReasonName(outcome.reason)));
+  if (!outcome.message.empty()) absl::StrAppend(&text, " (", outcome.message, ")");
+  return text;
+}
+
+void PrintOutcomes(const client::LoadResult& result) {
+  Table table(
+      {{"chunk"}, {"level"}, {"bytes"}, {"time"}, {"throughput"}, {"outcome", Align::kLeft}});
+  for (const ChunkOutcome& outcome : result.outcomes) {
+    const bool loaded = outcome.reason == RecomputeReason::kNone;
+    table.Add({absl::StrCat(outcome.chunk_index), loaded ? codec::LevelName(outcome.level) : "-",
+               FormatBytes(static_cast<double>(outcome.bytes)), FormatMs(outcome.ms),
+               FormatRate(outcome.bytes_per_s), OutcomeText(outcome)});
+  }
+  table.Print();
+}
+
+Json OutcomesToJson(const client::LoadResult& result) {
+  Json chunks = Json::array();
+  for (const ChunkOutcome& outcome : result.outcomes) {
+    const bool loaded = outcome.reason == RecomputeReason::kNone;
+    Json chunk = {{"chunk", outcome.chunk_index}, {"outcome", loaded ? "loaded" : "recompute"}};
+    chunk["level"] = loaded ? Json(codec::LevelName(outcome.level)) : Json();
+    chunk["reason"] =
+        loaded ? Json() : Json(std::string(client::RecomputeReasonName(outcome.reason)));
+    chunk["bytes"] = outcome.bytes;
+    chunk["ms"] = outcome.ms;
+    chunk["bytes_per_s"] = outcome.bytes_per_s;
+    if (!outcome.message.empty()) chunk["message"] = outcome.message;
+    chunks.push_back(chunk);
+  }
+  return chunks;
+}
+
+// Writes the loaded chunks, one after the other.
+absl::Status WriteOut(const FetchOptions& options, const FetchPlan& plan, const Fetched& fetched) {
+  std::vector<TokenRange> ranges;
+  std::vector<uint32_t> missing;
+  std::vector<codec::Level> levels;
+  const uint32_t chunk_tokens = plan.descriptor.chunk_tokens;
+  for (const ChunkOutcome& outcome : fetched.result.outcomes) {
+    if (outcome.reason != RecomputeReason::kNone) {
+      missing.push_back(outcome.chunk_index);
+      continue;
+    }
+    levels.push_back(outcome.level);
+    const uint32_t begin = outcome.chunk_index * chunk_tokens;
+    if (!ranges.empty() && ranges.back().end == begin) {
+      ranges.back().end += chunk_tokens;
+    } else {
+      ranges.push_back({begin, begin + chunk_tokens});
+    }
+  }
+  Metadata metadata = plan.metadata;
+  CompleteMetadata(plan.descriptor, plan.profile.geometry(), metadata);
+  DescribeTokens(plan.token_ids, ranges, missing, metadata);
+  DescribeLevels(levels, metadata);
+  return fetched.planes.Save(options.out, ranges, metadata);
+}
+
+// Prints the verdict of --check; true if nothing is wrong.
+absl::StatusOr<bool> Check(const FetchOptions& options, const FetchPlan& plan,
+                           const Fetched& fetched, Json& json) {
+  ASSIGN_OR_RETURN(const client::ContextInput original, client::ReadContext(options.check));
+  ASSIGN_OR_RETURN(const auto checked,
+                   CheckChunks(original, plan.profile, plan.descriptor.chunk_tokens,
+                               fetched.result.outcomes, fetched.planes));
+  Json list = Json::array();
+  size_t good = 0;
+  double largest = 0, bound = 0;
+  std::string first_fault;
+  for (const CheckedChunk& chunk : checked) {
+    good += chunk.fault.empty();
+    largest = std::max(largest, chunk.max_error);
+    bound = std::max(bound, chunk.bound);
+    if (first_fault.empty() && !chunk.fault.empty()) {
+      first_fault = absl::StrCat("chunk ", chunk.chunk_index, ", ", chunk.fault);
+    }
+    list.push_back({{"chunk", chunk.chunk_index},
+                    {"level", codec::LevelName(chunk.level)},
+                    {"max_error", chunk.max_error},
+                    {"bound", chunk.bound},
+                    {"fault", chunk.fault}});
+  }
+  const bool ok = good == checked.size();
+  json["check"] = {{"ok", ok}, {"chunks", list}};
+  if (!options.json) {
+    std::printf(
+        "check: %zu of %zu loaded chunks within the bound; largest error %s, bound %s%s%s\n", good,
+        checked.size(), FormatNumber(largest).c_str(), FormatNumber(bound).c_str(), ok ? "" : "; ",
+        first_fault.c_str());
+  }
+  return ok;
+}
+
+// Nothing answered at all: the server is not there.
+bool NothingAnswered(const client::LoadResult& result) {
+  return result.bytes == 0 && std::ranges::all_of(result.outcomes, [](const auto& outcome) {
+           return outcome.reason == RecomputeReason::kServerUnavailable ||
+                  outcome.reason == RecomputeReason::kBreakerOpen;
+         });
+}
+
+absl::StatusOr<ExitCode> Fetch(const FetchOptions& options) {
+  ASSIGN_OR_RETURN(const FetchPlan plan, PlanFetch(options));
+  const bool through_node = !options.node.empty();
+  ASSIGN_OR_RETURN(const Fetched fetched,
+                   through_node ? LoadThroughNode(options, plan) : LoadFromServer(options, plan));
+  const auto& outcomes = fetched.result.outcomes;
+  if (!through_node && NothingAnswered(fetched.result)) {
+    const std::string message = outcomes.empty() ? "" : outcomes.front().message;
+    return ExplainUnreachable(absl::UnavailableError(message), options.server.address);
+  }
+  RETURN_IF_ERROR(WriteOut(options, plan, fetched));
+  const auto loaded = std::ranges::count(outcomes, RecomputeReason::kNone, &ChunkOutcome::reason);
+  const size_t left_out = plan.token_ids.size() - fetched.planes.num_tokens();
+  Json json = {{"out", options.out},
+               {"namespace", codec::DigestHex(codec::NamespaceDigest(plan.descriptor))},
+               {"loaded_chunks", loaded},
+               {"recompute_chunks", outcomes.size() - loaded},
+               {"left_out_tokens", left_out},
+               {"bytes", fetched.result.bytes},
+               {"ms", fetched.result.ms},
+               {"chunks", OutcomesToJson(fetched.result)}};
+  if (!options.json) {
+    PrintOutcomes(fetched.result);
+    std::printf("%zu of %zu chunks loaded, %s in %s\n", static_cast<size_t>(loaded),
+                outcomes.size(), FormatBytes(static_cast<double>(fetched.result.bytes)).c_str(),
+                FormatMs(fetched.result.ms).c_str());
+  }
+  bool ok = true;
+  if (!options.check.empty()) {
+    ASSIGN_OR_RETURN(ok, Check(options, plan, fetched, json));
+  }
+  if (options.json) PrintJson(json);
+  if (left_out > 0) {
+    Note(absl::StrCat("the last ", left_out, " tokens make no full chunk and are never stored"));
+  }
+  if (!ok) return absl::InternalError("what was loaded differs from the original");
+  return static_cast<size_t>(loaded) == outcomes.size() ? kOk : kPartial;
+}
+
+}  // namespace
+
+void AddFetch(CLI::App& app, Run& run) {
+  auto options = std::make_shared<FetchOptions>();
+  CLI::App* sub = AddCommand(app, run, "fetch", "Load a context within a time limit", kExamples,
+                             options, Fetch);
+  sub->add_option("OUT", options->out, "Cache of the loaded chunks, safetensors")->required();
+  sub->add_option("--like", options->like, "Cache file with the same token ids and shapes");
+  sub->add_option("--tokens", options->tokens_file, "File of token ids: JSON list or plain numbers")
+      ->excludes("--like");
+  sub->add_option("--slo", options->slo_ms, "Time limit of the load, ms")
+      ->check(CLI::Range(0, 600'000))
+      ->capture_default_str();
+  AddLevel(*sub, options->level, "Only this level (default: the best that the time allows)");
+  static const std::map<std::string, adapt::RecomputeCapability> kCapabilities = {
+      {"none", adapt::RecomputeCapability::kNone},
+      {"suffix", adapt::RecomputeCapability::kSuffix},
+      {"any", adapt::RecomputeCapability::kAny}};
+  sub->add_option("--recompute", options->capability,
+                  "What could be computed instead: none, suffix or any (default: none)")
+      ->type_name("WHAT")
+      ->transform(CLI::CheckedTransformer(kCapabilities).description(""));
+  sub->add_option("--check", options->check, "Compare what was loaded with this original");
+  AddServer(*sub, options->server);
+  sub->add_option("-n,--node", options->node, "Load through the daemon at this socket")
+      ->excludes("--server");
+  sub->add_option("--namespace", options->name_space, "With --tokens: the namespace to load from");
+  sub->add_option("-p,--profile", options->profile, "With --like: profile (default: built in)");
+  AddIdentity(*sub, options->identity);
+  AddJson(*sub, options->json);
+}
+
+}  // namespace sluice::cli

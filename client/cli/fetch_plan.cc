@@ -1,0 +1,101 @@
+#include "client/cli/fetch_plan.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/encode_context.h"
+#include "client/cli/failure.h"
+#include "client/context_input.h"
+#include "client/file_io.h"
+#include "client/remote_admin.h"
+#include "codec/bytes.h"
+#include "codec/status_macros.h"
+
+namespace sluice::cli {
+namespace {
+
+using client::NamespaceInfo;
+
+constexpr uint64_t kMaxTokensFileBytes = uint64_t{256} << 20;
+
+absl::StatusOr<FetchPlan> PlanLike(const FetchOptions& options) {
+  ASSIGN_OR_RETURN(client::ContextInput input, client::ReadContext(options.like));
+  if (input.token_ids.empty()) {
+    return WithHint(absl::InvalidArgumentError(absl::StrCat(
+                        options.like, ": no token_ids in its metadata; chunks are named by them")),
+                    "give them with --tokens FILE");
+  }
+  ASSIGN_OR_RETURN(codec::Profile profile, LoadProfile(options.profile, input.geometry));
+  ASSIGN_OR_RETURN(auto descriptor, MakeDescriptor(options.identity, input, profile));
+  Metadata metadata = input.file.metadata();
+  return FetchPlan{std::move(descriptor), std::move(profile), std::move(input.token_ids),
+                   std::move(metadata)};
+}
+
+// The namespace that the options describe. The profile is not among them, so there may be several.
+absl::StatusOr<NamespaceInfo> FindNamespace(client::RemoteAdmin& admin,
+                                            const FetchOptions& options) {
+  const std::string& address = options.server.address;
+  if (!options.name_space.empty()) {
+    return ResolveNamespace(admin, options.name_space, options.server.Deadline());
+  }
+  codec::NamespaceDescriptor wanted;
+  wanted.chunk_tokens = options.identity.chunk_tokens;
+  Override(options.identity, wanted);
+  if (wanted.model.empty()) {
+    return WithHint(absl::InvalidArgumentError("with --tokens the model must be named"),
+                    "give --model NAME or --namespace DIGEST");
+  }
+  auto all = admin.ListNamespaces(options.server.Deadline());
+  if (!all.ok()) return ExplainUnreachable(all.status(), address);
+  std::vector<NamespaceInfo> found;
+  for (const NamespaceInfo& info : *all) {
+    wanted.profile_id = info.descriptor.profile_id;
+    if (info.descriptor == wanted) found.push_back(info);
+  }
+  if (found.size() == 1) return found.front();
+  const std::string whose =
+      absl::StrCat("model \"", wanted.model, "\" with chunks of ", wanted.chunk_tokens, " tokens");
+  if (found.empty()) {
+    return WithHint(absl::NotFoundError(absl::StrCat("the server has nothing of ", whose)),
+                    absl::StrCat("compare with: sluice ls --json --server ", address));
+  }
+  return WithHint(absl::InvalidArgumentError(
+                      absl::StrCat("the server has ", found.size(), " namespaces of ", whose)),
+                  "choose one with --namespace DIGEST");
+}
+
+absl::StatusOr<FetchPlan> PlanTokens(const FetchOptions& options) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   client::ReadFile(options.tokens_file, kMaxTokensFileBytes));
+  auto token_ids = client::ParseTokenIds(text);
+  if (!token_ids.ok()) return WithPrefix(token_ids.status(), options.tokens_file);
+  const auto admin = client::RemoteAdmin::Create(options.server.address);
+  ASSIGN_OR_RETURN(NamespaceInfo info, FindNamespace(*admin, options));
+  ASSIGN_OR_RETURN(const std::string bytes,
+                   admin->GetProfile(info.namespace_digest, info.descriptor.profile_id,
+                                     options.server.Deadline()));
+  ASSIGN_OR_RETURN(codec::Profile profile, codec::Profile::Parse(codec::AsBytes(bytes)));
+  return FetchPlan{std::move(info.descriptor), std::move(profile), *std::move(token_ids), {}};
+}
+
+}  // namespace
+
+absl::StatusOr<FetchPlan> PlanFetch(const FetchOptions& options) {
+  if (options.like.empty() == options.tokens_file.empty()) {
+    return WithHint(absl::InvalidArgumentError("give either --like or --tokens"),
+                    "try: sluice fetch --help");
+  }
+  if (!options.node.empty() && options.like.empty()) {
+    return WithHint(absl::InvalidArgumentError("with --node the shapes must be known"),
+                    "give --like FILE");
+  }
+  auto plan = options.like.empty() ? PlanTokens(options) : PlanLike(options);
+  if (!plan.ok() || plan->num_chunks() > 0) return plan;
+  return WithHint(
+      absl::InvalidArgumentError(absl::StrCat(
+          plan->token_ids.size(), " tokens make no full chunk of ", plan->descriptor.chunk_tokens)),
+      "only full chunks are stored; see --chunk-tokens");
+}
+
+}  // namespace sluice::cli

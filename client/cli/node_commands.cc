@@ -1,0 +1,147 @@
+#include "client/cli/node_commands.h"
+
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/decode_context.h"
+#include "client/cli/encode_context.h"
+#include "client/cli/json.h"
+#include "client/cli/table.h"
+#include "client/cli/units.h"
+#include "client/context_input.h"
+#include "codec/status_macros.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr uint32_t kBlockTokens =
+    16;  // as serving engines have; less if it does not divide a chunk
+constexpr absl::Duration kUnregister = absl::Seconds(2);
+constexpr absl::Duration kSave = absl::Minutes(10);  // longest wait for a save to be durable
+
+absl::Time After(double seconds) { return absl::Now() + absl::Seconds(seconds); }
+
+// Writes the input's tokens into the blocks.
+absl::Status Fill(const client::ContextInput& input, uint32_t num_tokens, NodeSession& session) {
+  const std::vector<uint32_t> blocks = session.block_ids();
+  const client::ChunkPlanes planes(input, 0, num_tokens);
+  for (size_t i = 0; i < planes.planes().size(); ++i) {
+    RETURN_IF_ERROR(session.pool().blocks().Scatter(i, blocks, planes.planes()[i]));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ExplainNoNode(const absl::Status& status, const std::string& socket) {
+  if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
+  return WithHint(absl::Status(status.code(), absl::StrCat("no answer from the daemon at ", socket,
+                                                           ": ", status.message())),
+                  "is sluice-node running there? it says so in: sluice stats --node SOCKET");
+}
+
+absl::StatusOr<NodeSession> NodeSession::Open(const std::string& socket,
+                                              const codec::Geometry& geometry, uint32_t num_tokens,
+                                              uint32_t chunk_tokens, double timeout_s) {
+  const uint32_t block_tokens = std::gcd(chunk_tokens, kBlockTokens);
+  NodeSession session;
+  session.client_ = client::NodeClient::Create(socket);
+  ASSIGN_OR_RETURN(session.pool_,
+                   client::EnginePool::Create(geometry, num_tokens / block_tokens, block_tokens));
+  auto pool_id = session.client_->RegisterPool(*session.pool_, After(timeout_s));
+  if (!pool_id.ok()) return ExplainNoNode(pool_id.status(), socket);
+  session.pool_id_ = *pool_id;
+  session.pool_->Unlink();
+  return session;
+}
+
+NodeSession::~NodeSession() {
+  // The daemon may be gone; the pool goes with this process in any case.
+  if (pool_id_ != 0 && client_ != nullptr) {
+    client_->UnregisterPool(pool_id_, absl::Now() + kUnregister).IgnoreError();
+  }
+}
+
+std::vector<uint32_t> NodeSession::block_ids() const {
+  std::vector<uint32_t> ids(pool_->layout().num_blocks);
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
+absl::StatusOr<ExitCode> PutThroughNode(const NodePutOptions& options) {
+  const std::string& path = options.source.path;
+  if (IsContextFile(path)) {
+    return WithHint(absl::InvalidArgumentError("the daemon stores caches, not .sluice files"),
+                    "put a .sluice file with --server ADDRESS");
+  }
+  ASSIGN_OR_RETURN(const client::ContextInput input, client::ReadContext(path));
+  const uint32_t chunk_tokens = options.source.identity.chunk_tokens;
+  const uint32_t num_tokens = input.num_tokens / chunk_tokens * chunk_tokens;
+  if (input.token_ids.empty() || num_tokens == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": needs token_ids in its metadata and ", chunk_tokens, " tokens"));
+  }
+  ASSIGN_OR_RETURN(const auto profile, codec::Profile::Builtin(input.geometry));
+  client::NodeSave save;
+  ASSIGN_OR_RETURN(save.identity, MakeDescriptor(options.source.identity, input, profile));
+  ASSIGN_OR_RETURN(NodeSession session,
+                   NodeSession::Open(options.socket, input.geometry, num_tokens, chunk_tokens,
+                                     options.timeout_s));
+  RETURN_IF_ERROR(Fill(input, num_tokens, session));
+  save.pool_id = session.pool_id();
+  save.token_ids.assign(input.token_ids.begin(), input.token_ids.begin() + num_tokens);
+  save.block_ids = session.block_ids();
+  save.lossless = options.source.lossless;
+  const absl::Time start = absl::Now();
+  auto saved = session.client().Save(save, start + kSave);
+  if (!saved.ok()) return ExplainNoNode(saved.status(), options.socket);
+  const double ms = absl::ToDoubleMilliseconds(absl::Now() - start);
+  if (options.json) {
+    PrintJson({{"stored_chunks", saved->stored_chunks},
+               {"existing_chunks", saved->existing_chunks},
+               {"sent_bytes", saved->bytes},
+               {"stored_tokens", num_tokens},
+               {"left_out_tokens", input.num_tokens - num_tokens},
+               {"ms", ms}});
+    return kOk;
+  }
+  std::printf("%u chunks stored, %u already stored, %s sent, %s\n", saved->stored_chunks,
+              saved->existing_chunks, FormatBytes(saved->bytes).c_str(), FormatMs(ms).c_str());
+  return kOk;
+}
+
+absl::StatusOr<ExitCode> NodeStats(const std::string& socket, double timeout_s, bool json) {
+  const auto node = client::NodeClient::Create(socket);
+  auto status = node->Status(After(timeout_s));
+  if (!status.ok()) return ExplainNoNode(status.status(), socket);
+  if (json) {
+    PrintJson({{"node", status->node},
+               {"server", status->server},
+               {"breaker", status->breaker},
+               {"link_bytes_per_s", status->link_bytes_per_s},
+               {"pools", status->pools},
+               {"loads", status->loads},
+               {"saves", status->saves},
+               {"loaded_chunks", status->loaded_chunks},
+               {"recompute_chunks", status->recompute_chunks},
+               {"received_bytes", status->received_bytes},
+               {"late_loads", status->late_loads},
+               {"uptime_ms", status->uptime_ms}});
+    return kOk;
+  }
+  PrintPairs({{"node", status->node},
+              {"up", FormatAge(status->uptime_ms)},
+              {"server", absl::StrCat(status->server, ", breaker ", status->breaker)},
+              {"link", FormatRate(status->link_bytes_per_s)},
+              {"now", absl::StrCat(status->pools, " pools, ", status->loads, " loads, ",
+                                   status->saves, " saves")},
+              {"chunks", absl::StrCat(FormatCount(status->loaded_chunks), " loaded, ",
+                                      FormatCount(status->recompute_chunks), " to recompute")},
+              {"received", FormatBytes(static_cast<double>(status->received_bytes))},
+              {"late loads", FormatCount(status->late_loads)}});
+  return kOk;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,130 @@
+// sluice put: stores a context on a server, directly or through the node daemon.
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/commands.h"
+#include "client/cli/json.h"
+#include "client/cli/node_commands.h"
+#include "client/cli/options.h"
+#include "client/cli/progress.h"
+#include "client/cli/source.h"
+#include "client/cli/table.h"
+#include "client/cli/units.h"
+#include "client/remote_store.h"
+#include "codec/status_macros.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  sluice put cache.safetensors
+  sluice put --server 10.0.0.7:7420 --lossless --tenant alice cache.safetensors
+  sluice put cache.sluice
+  sluice put --node /run/sluice/node.sock cache.safetensors
+Only full chunks are stored; a chunk that is there already is not sent again.)";
+
+struct Options {
+  SourceOptions source;
+  ServerOptions server;
+  std::string node;
+  bool json = false;
+};
+
+struct PutChunk {
+  uint64_t bytes = 0;
+  bool already_stored = false;
+  double ms = 0;
+};
+
+absl::StatusOr<std::vector<PutChunk>> PutAll(client::RemoteStore& store, const Source& source,
+                                             const ServerOptions& server) {
+  const codec::ContextFile& file = source.file;
+  const auto keys = codec::ChunkKeys(codec::NamespaceDigest(file.descriptor), file.token_ids,
+                                     file.descriptor.chunk_tokens);
+  std::vector<PutChunk> chunks;
+  Progress progress("storing chunks", file.containers.size());
+  for (size_t i = 0; i < file.containers.size(); ++i) {
+    std::optional<codec::Digest> parent;
+    if (i > 0) parent = keys[i - 1];
+    const absl::Time start = absl::Now();
+    auto put = store.Put(file.descriptor, file.profile_bytes, keys[i], parent, file.containers[i],
+                         server.Deadline());
+    if (!put.ok()) {
+      return WithPrefix(ExplainUnreachable(put.status(), server.address),
+                        absl::StrCat("chunk ", i, " of ", file.containers.size()));
+    }
+    chunks.push_back({.bytes = file.containers[i].size(),
+                      .already_stored = put->already_stored,
+                      .ms = absl::ToDoubleMilliseconds(absl::Now() - start)});
+    progress.Update(i + 1);
+  }
+  return chunks;
+}
+
+void PrintChunks(const std::vector<PutChunk>& chunks, uint32_t chunk_tokens) {
+  Table table({{"chunk"}, {"tokens", Align::kLeft}, {"bytes"}, {"time"}, {"result", Align::kLeft}});
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    table.Add({absl::StrCat(i), absl::StrCat(i * chunk_tokens, "-", (i + 1) * chunk_tokens - 1),
+               FormatBytes(chunks[i].bytes), FormatMs(chunks[i].ms),
+               chunks[i].already_stored ? "already stored" : "stored"});
+  }
+  table.Print();
+}
+
+void PrintChunksJson(const std::vector<PutChunk>& chunks, const Source& source,
+                     const std::string& digest, uint64_t sent_bytes) {
+  Json list = Json::array();
+  for (const PutChunk& chunk : chunks) {
+    list.push_back(
+        {{"bytes", chunk.bytes}, {"already_stored", chunk.already_stored}, {"ms", chunk.ms}});
+  }
+  const uint32_t chunk_tokens = source.file.descriptor.chunk_tokens;
+  PrintJson({{"namespace", digest},
+             {"stored_tokens", chunks.size() * chunk_tokens},
+             {"left_out_tokens", source.num_tokens - chunks.size() * chunk_tokens},
+             {"sent_bytes", sent_bytes},
+             {"chunks", list}});
+}
+
+absl::StatusOr<ExitCode> Put(const Options& options) {
+  if (!options.node.empty()) {
+    return PutThroughNode({.socket = options.node,
+                           .source = options.source,
+                           .timeout_s = options.server.timeout_s,
+                           .json = options.json});
+  }
+  ASSIGN_OR_RETURN(const Source source, OpenSource(options.source));
+  const auto store = client::RemoteStore::Create(options.server.address);
+  ASSIGN_OR_RETURN(const auto chunks, PutAll(*store, source, options.server));
+  for (const std::string& note : source.notes) Note(note);
+  const std::string digest = codec::DigestHex(codec::NamespaceDigest(source.file.descriptor));
+  uint64_t sent_bytes = 0;
+  for (const PutChunk& chunk : chunks) sent_bytes += chunk.already_stored ? 0 : chunk.bytes;
+  if (options.json) {
+    PrintChunksJson(chunks, source, digest, sent_bytes);
+    return kOk;
+  }
+  PrintChunks(chunks, source.file.descriptor.chunk_tokens);
+  std::printf("%zu chunks, %s sent; namespace %s\n", chunks.size(), FormatBytes(sent_bytes).c_str(),
+              digest.c_str());
+  return kOk;
+}
+
+}  // namespace
+
+void AddPut(CLI::App& app, Run& run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* sub =
+      AddCommand(app, run, "put", "Store a cache file or a .sluice file", kExamples, options, Put);
+  sub->add_option("IN", options->source.path, "Cache (safetensors) or encoded context (.sluice)")
+      ->required();
+  AddServer(*sub, options->server);
+  sub->add_option("-n,--node", options->node, "Store through the daemon at this socket")
+      ->excludes("--server");
+  sub->add_option("-p,--profile", options->source.profile,
+                  "Profile of the model (default: built in)");
+  sub->add_flag("--lossless", options->source.lossless, "Store a bit-exact level too");
+  AddIdentity(*sub, options->source.identity);
+  AddJson(*sub, options->json);
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,89 @@
+#include "client/cli/source.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/decode_context.h"
+#include "client/cli/encode_context.h"
+#include "client/cli/failure.h"
+#include "client/context_input.h"
+#include "codec/bytes.h"
+#include "codec/status_macros.h"
+
+namespace sluice::cli {
+namespace {
+
+absl::Status NoTokenIds(const std::string& path) {
+  return WithHint(absl::InvalidArgumentError(absl::StrCat(
+                      path, ": no token_ids in its metadata; chunks are stored under them")),
+                  "add the JSON list token_ids to the file's metadata");
+}
+
+absl::Status NoFullChunk(const std::string& path, uint32_t num_tokens, uint32_t chunk_tokens) {
+  return WithHint(absl::InvalidArgumentError(absl::StrCat(path, ": ", num_tokens,
+                                                          " tokens make no full chunk of ",
+                                                          chunk_tokens, "; nothing to store")),
+                  "smaller chunks: --chunk-tokens N");
+}
+
+absl::StatusOr<Source> FromContextFile(const SourceOptions& options) {
+  Source source;
+  ASSIGN_OR_RETURN(source.file, ReadContextFile(options.path));
+  codec::ContextFile& file = source.file;
+  source.num_tokens = static_cast<uint32_t>(file.token_ids.size());
+  if (file.token_ids.empty()) return NoTokenIds(options.path);
+  ASSIGN_OR_RETURN(const auto profile, codec::Profile::Parse(codec::AsBytes(file.profile_bytes)));
+  if (profile.id() != file.descriptor.profile_id) {
+    return absl::DataLossError(absl::StrCat(options.path, ": profile is not the namespace's"));
+  }
+  const size_t num_full = file.token_ids.size() / file.descriptor.chunk_tokens;
+  if (file.containers.size() < num_full) {
+    return absl::DataLossError(absl::StrCat(options.path, ": has ", file.containers.size(),
+                                            " chunks, but tokens for ", num_full));
+  }
+  file.containers.resize(num_full);
+  if (num_full == 0)
+    return NoFullChunk(options.path, source.num_tokens, file.descriptor.chunk_tokens);
+  codec::NamespaceDescriptor descriptor = file.descriptor;
+  Override(options.identity, descriptor);
+  if (absl::Status status = Rename(std::move(descriptor), file); !status.ok()) {
+    return WithPrefix(status, options.path);
+  }
+  return source;
+}
+
+absl::StatusOr<Source> FromCacheFile(const SourceOptions& options) {
+  ASSIGN_OR_RETURN(const client::ContextInput input, client::ReadContext(options.path));
+  if (input.token_ids.empty()) return NoTokenIds(options.path);
+  const uint32_t chunk_tokens = options.identity.chunk_tokens;
+  if (input.num_tokens < chunk_tokens) {
+    return NoFullChunk(options.path, input.num_tokens, chunk_tokens);
+  }
+  ASSIGN_OR_RETURN(const auto profile, LoadProfile(options.profile, input.geometry));
+  ASSIGN_OR_RETURN(auto descriptor, MakeDescriptor(options.identity, input, profile));
+  ASSIGN_OR_RETURN(EncodedContext encoded, EncodeContext({.input = input,
+                                                          .profile = profile,
+                                                          .descriptor = descriptor,
+                                                          .lossless = options.lossless,
+                                                          .last_partial_chunk = false}));
+  Source source;
+  source.file = std::move(encoded.file);
+  source.num_tokens = input.num_tokens;
+  source.notes = std::move(encoded.notes);
+  return source;
+}
+
+}  // namespace
+
+absl::StatusOr<Source> OpenSource(const SourceOptions& options) {
+  auto source = IsContextFile(options.path) ? FromContextFile(options) : FromCacheFile(options);
+  if (!source.ok()) return source;
+  const uint32_t chunk_tokens = source->file.descriptor.chunk_tokens;
+  if (const uint32_t rest = source->num_tokens % chunk_tokens; rest != 0) {
+    source->notes.push_back(absl::StrCat("the last ", rest, " of ", source->num_tokens,
+                                         " tokens make no full chunk and are left out"));
+  }
+  return source;
+}
+
+}  // namespace sluice::cli
