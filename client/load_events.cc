@@ -9,7 +9,7 @@ void LoadEvents::PushFrame(FetchFrame frame) {
   mutex_.Await(absl::Condition(this, &LoadEvents::HasRoom));
   if (closed_) return;
   frame_bytes_ += frame.payload.size();
-  events_.push_back(std::move(frame));
+  events_.emplace_back(std::move(frame));
 }
 
 void LoadEvents::Push(LoadEvent event) {
