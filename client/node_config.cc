@@ -37,6 +37,7 @@ std::vector<Field> Fields(NodeConfig& c) {
       {"node.chunk_tokens", &c.chunk_tokens, Names::kMinChunkTokens, Names::kMaxChunkTokens},
       {"node.drain_ms", &c.drain_ms, 0, 600'000},
       {"load.reserve_ms", &c.reserve_ms, 0, 10'000},
+      {"load.decode_threads", &c.decode_threads, 0, 256},
       {"save.put_timeout_ms", &c.put_timeout_ms, 1, 600'000},
       {"save.threads", &c.save_threads, 1, 256},
       {"limits.pools", &l.pools, 1, 4096},

@@ -17,7 +17,8 @@ struct NodeConfig {
   uint32_t chunk_tokens = 256;                   // where an engine does not say; 16 .. 4096
   uint32_t drain_ms = 5000;  // how long saves may go on after SIGTERM; 0 .. 600000
   // [load]
-  uint32_t reserve_ms = 20;  // of every SLO, kept for the last decode; 0 .. 10000
+  uint32_t reserve_ms = 20;     // of every SLO, kept for the last decode; 0 .. 10000
+  uint32_t decode_threads = 0;  // of all loads together; 0: as the machine has, at most 4; 0 .. 256
   // [save]
   uint32_t put_timeout_ms = 10000;  // for storing one chunk; 1 .. 600000
   uint32_t save_threads = 1;        // key `threads`; each encodes one chunk at a time; 1 .. 256

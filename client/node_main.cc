@@ -79,6 +79,7 @@ std::unique_ptr<NodeService> MakeService(const NodeConfig& config) {
   std::shared_ptr<RemoteStore> store = RemoteStore::Create(config.server);
   Loader::Config loader;
   loader.reserve = absl::Milliseconds(config.reserve_ms);
+  loader.decode_threads = config.decode_threads;
   loader.memory_limit_bytes = config.limits.load_memory_bytes;
   NodeService::Config service;
   service.node = "sluice-node " SLUICE_VERSION;

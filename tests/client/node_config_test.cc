@@ -1,0 +1,82 @@
+#include "client/node_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+namespace sluice::client {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TEST(NodeConfigTest, DefaultsAreGood) { EXPECT_THAT(NodeConfig().Faults(), IsEmpty()); }
+
+TEST(NodeConfigTest, ReadsEveryKey) {
+  const NodeConfigResult result = ParseNodeConfig(
+      "[node]\nserver = 'h:1'\nsocket = '/s'\nchunk_tokens = 64\ndrain_ms = 1\n"
+      "[load]\nreserve_ms = 2\ndecode_threads = 8\n[save]\nput_timeout_ms = 3\nthreads = 4\n"
+      "[limits]\npools = 5\nloads = 6\nsaves = 7\ntokens_per_request = 5000\n"
+      "load_memory_bytes = 2_000_000\nchunk_bytes = 3_000_000\n[log]\nlevel = 'warn'\n",
+      "f");
+  EXPECT_THAT(result.faults, IsEmpty());
+  const NodeConfig& c = result.config;
+  EXPECT_THAT(c.Faults(), IsEmpty());
+  EXPECT_EQ(c.server, "h:1");
+  EXPECT_EQ(c.socket, "/s");
+  EXPECT_EQ(c.log_level, "warn");
+  EXPECT_THAT((std::vector<uint64_t>{c.chunk_tokens, c.drain_ms, c.reserve_ms, c.decode_threads,
+                                     c.put_timeout_ms, c.save_threads, c.limits.pools,
+                                     c.limits.loads, c.limits.saves, c.limits.tokens_per_request,
+                                     c.limits.load_memory_bytes, c.limits.chunk_bytes}),
+              ElementsAre(64, 1, 2, 8, 3, 4, 5, 6, 7, 5000, 2'000'000, 3'000'000));
+}
+
+TEST(NodeConfigTest, ReportsAllFaultsWithLines) {
+  const NodeConfigResult result = ParseNodeConfig(
+      "[node]\nserver = 3\nsoket = '/s'\n[limits]\nloads = -1\npools = 1.5\nsaves = 5000000000\n"
+      "[colour]\nred = 1\n",
+      "f");
+  EXPECT_THAT(
+      result.faults,
+      ElementsAre(HasSubstr("f:2: node.server"), HasSubstr("f:3: node.soket is not a known"),
+                  HasSubstr("f:5: limits.loads"), HasSubstr("f:6: limits.pools"),
+                  HasSubstr("f:7: limits.saves is too large"), HasSubstr("f:8: colour")));
+}
+
+TEST(NodeConfigTest, ReportsAllRanges) {
+  NodeConfig config;
+  config.chunk_tokens = 8;
+  config.limits.loads = 0;
+  config.socket = std::string(108, 's');
+  config.log_level = "loud";
+  EXPECT_THAT(config.Faults(),
+              ElementsAre(HasSubstr("length of node.socket is 108; 1..107"),
+                          HasSubstr("node.chunk_tokens is 8; 16..4096"),
+                          HasSubstr("limits.loads is 0"), HasSubstr("log.level is \"loud\"")));
+}
+
+TEST(NodeConfigTest, RefusesWhatIsNoToml) {
+  EXPECT_THAT(ParseNodeConfig("[node\n", "f").faults, SizeIs(1));
+  EXPECT_THAT(ParseNodeConfig("a = " + std::string(100000, '['), "f").faults, SizeIs(1));
+}
+
+TEST(NodeConfigTest, SampleIsTheDefault) {
+  std::ifstream in(SLUICE_SOURCE_DIR "/deploy/sluice-node.toml", std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  ASSERT_FALSE(text.empty());
+  const NodeConfigResult result = ParseNodeConfig(text, "sample");
+  EXPECT_THAT(result.faults, IsEmpty());
+  EXPECT_THAT(result.config.Faults(), IsEmpty());
+  const NodeConfig defaults;
+  EXPECT_EQ(result.config.server, defaults.server);
+  EXPECT_EQ(result.config.socket, defaults.socket);
+  EXPECT_EQ(result.config.limits.chunk_bytes, defaults.limits.chunk_bytes);
+}
+
+}  // namespace
+}  // namespace sluice::client
