@@ -30,14 +30,12 @@ LoadPlanner::LoadPlanner(LoadSpec spec) : spec_(std::move(spec)) {
   spec_.chunks.clear();
 }
 
-void LoadPlanner::OnBytes(uint32_t chunk, uint64_t bytes) {
-  for (Flight& flight : flights_) {
-    if (flight.chunk != chunk) continue;
-    const uint64_t taken = std::min(bytes, flight.missing_bytes);
-    flight.missing_bytes -= taken;
-    bytes -= taken;
-  }
-  std::erase_if(flights_, [](const Flight& flight) { return flight.missing_bytes == 0; });
+void LoadPlanner::OnBytes(uint32_t chunk, uint32_t first_step, uint64_t bytes) {
+  std::erase_if(flights_, [&](Flight& flight) {
+    if (flight.chunk != chunk || flight.first_step != static_cast<int>(first_step)) return false;
+    flight.missing_bytes -= std::min(bytes, flight.missing_bytes);
+    return flight.missing_bytes == 0;
+  });
 }
 
 void LoadPlanner::OnStepLoaded(uint32_t chunk, uint32_t step) {

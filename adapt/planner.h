@@ -99,8 +99,8 @@ class LoadPlanner {
   explicit LoadPlanner(LoadSpec spec);
 
   // Events. Each may come in any order and is ignored once the chunk is final.
-  // Payload arrived; of cancelled asks it does not count.
-  void OnBytes(uint32_t chunk, uint64_t bytes);
+  // Payload of the ask that began at `first_step` arrived; of cancelled asks it does not count.
+  void OnBytes(uint32_t chunk, uint32_t first_step, uint64_t bytes);
   // Steps up to `step` are checked, decoded and written.
   void OnStepLoaded(uint32_t chunk, uint32_t step);
   // Damaged, missing or dropped. Asking again can help unless `may_retry` is false; only bases are.

@@ -292,9 +292,9 @@ LoadSession::Failure LoadSession::WhyLate() const {
   return {RecomputeReason::kLate, "its bytes did not arrive within the SLO", false};
 }
 
-// Asked long enough ago, and not a byte came back.
+// Asked long enough ago, and nothing came back.
 bool LoadSession::ServerSilent() const {
-  return first_ask_us_ >= 0 && result_.bytes == 0 &&
+  return first_ask_us_ >= 0 && !answered_ &&
          absl::Microseconds(NowUs() - first_ask_us_) >= kVerdictAfter;
 }
 

@@ -127,6 +127,7 @@ class LoadSession {
   absl::flat_hash_map<uint32_t, AskRecord> asks_;
   uint32_t next_ask_id_ = 1;
   adapt::TimeUs first_ask_us_ = -1;
+  bool answered_ = false;  // a frame has come
   int reconnects_ = 0;
   Failure link_failure_;  // why the link is lost
   absl::Status refused_;  // why the rest of the stream is not taken

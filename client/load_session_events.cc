@@ -33,6 +33,7 @@ void LoadSession::Handle(FetchFrame& frame) {
   Chunk& chunk = chunks_[ask.chunk];
   result_.bytes += frame.payload.size();
   if (!chunk.final) chunk.outcome.bytes += frame.payload.size();
+  answered_ = true;
   if (!ask.answered) {
     ask.answered = true;
     if (ask.live) link_.OnFirstByte(NowUs() - ask.asked_us, frame.queue_delay_us);
@@ -67,7 +68,7 @@ bool LoadSession::TakePayload(const FetchFrame& frame, AskRecord& ask) {
   const uint64_t bytes = std::min<uint64_t>(frame.payload.size(), ask.missing_bytes);
   ask.missing_bytes -= bytes;
   link_.OnBytes(bytes);
-  planner_->OnBytes(ask.chunk, bytes);
+  planner_->OnBytes(ask.chunk, ask.first_step, bytes);
   Chunk& chunk = chunks_[ask.chunk];
   const adapt::TimeUs elapsed_us = NowUs() - chunk.first_ask_us;
   if (elapsed_us > 0) {

@@ -37,7 +37,7 @@ std::vector<uint32_t> AskedChunks(const Actions& actions) {
 
 // Answers an ask whole.
 void Answer(LoadPlanner& planner, const Ask& ask) {
-  planner.OnBytes(ask.chunk, ask.bytes);
+  planner.OnBytes(ask.chunk, ask.first_step, ask.bytes);
   planner.OnStepLoaded(ask.chunk, ask.last_step);
 }
 
@@ -106,9 +106,9 @@ TEST(Planner, WindowLimitsUnansweredBytes) {
   const LinkView link{100e6, 30000, false};  // 5 MB in rtt + 20 ms
   EXPECT_EQ(planner.Decide(link, 0).asks.size(), 5u);
   EXPECT_EQ(planner.unanswered_bytes(), 5000000u);
-  planner.OnBytes(29, 600000);
+  planner.OnBytes(29, 0, 600000);
   EXPECT_THAT(planner.Decide(link, 1).asks, IsEmpty());
-  planner.OnBytes(29, 400000);
+  planner.OnBytes(29, 0, 400000);
   EXPECT_EQ(planner.Decide(link, 2).asks.size(), 1u);
 }
 
@@ -120,7 +120,7 @@ TEST(Planner, AsksInFlightAreLimited) {
 TEST(Planner, NothingIsAskedFromTheLastMomentOn) {
   LoadPlanner planner(Spec(3, RecomputeCapability::kAny));
   EXPECT_EQ(planner.Decide(Link(5000), 0).asks.size(), 2u);
-  planner.OnBytes(2, 100);
+  planner.OnBytes(2, 0, 100);
   const Actions late = planner.Decide(Link(), kSlo - kReserve);
   EXPECT_THAT(late.asks, IsEmpty());
   EXPECT_THAT(late.give_ups, ElementsAre(GiveUp{0, GiveUpReason::kLate}));
@@ -136,7 +136,7 @@ TEST(Planner, RefinementsOnTheirWayAreCancelledAtTheLastMoment) {
   LoadPlanner planner(Spec(1, RecomputeCapability::kAny));
   const Actions first = planner.Decide(Link(), 0);
   Answer(planner, first.asks[0]);
-  planner.OnBytes(0, 200);  // step 1 has arrived but is not decoded, step 2 has not arrived
+  planner.OnBytes(0, 1, 200);  // step 1 has arrived but is not decoded, step 2 has not arrived
   const Actions last = planner.Decide(Link(), kSlo - kReserve);
   EXPECT_THAT(last.cancels, ElementsAre(Cancel{0, 2}));
   EXPECT_FALSE(last.finished);
@@ -249,7 +249,7 @@ TEST(Planner, ALostLinkEndsTheLoadEarly) {
   LoadPlanner planner(Spec(3, RecomputeCapability::kAny));
   const Actions first = planner.Decide(Link(), 0);
   Answer(planner, first.asks[0]);  // 2 is loaded
-  planner.OnBytes(1, 100);         // 1 has arrived and waits for its decode
+  planner.OnBytes(1, 0, 100);      // 1 has arrived and waits for its decode
   planner.OnLinkLost(false);
   const Actions lost = planner.Decide(Link(), 10);
   EXPECT_THAT(lost.give_ups, ElementsAre(GiveUp{0, GiveUpReason::kFailed}));
@@ -264,7 +264,7 @@ TEST(Planner, ALostLinkEndsTheLoadEarly) {
 TEST(Planner, ABaseThatIsDamagedOnALostLinkIsGivenUpAtOnce) {
   LoadPlanner planner(Spec(1, RecomputeCapability::kAny));
   planner.Decide(Link(), 0);
-  planner.OnBytes(0, 100);
+  planner.OnBytes(0, 0, 100);
   planner.OnLinkLost(false);
   EXPECT_FALSE(planner.Decide(Link(), 10).finished);
   planner.OnStepFailed(0, 0, true);
@@ -277,7 +277,7 @@ TEST(Planner, MissingPiecesAreAskedAgainWhenTheLinkIsBack) {
   LoadPlanner planner(Spec(2, RecomputeCapability::kAny));
   const Actions first = planner.Decide(Link(), 0);
   Answer(planner, first.asks[0]);
-  planner.OnBytes(0, 50);
+  planner.OnBytes(0, 0, 50);
   planner.OnLinkLost(true);
   const Actions waiting = planner.Decide(Link(), 10);
   EXPECT_THAT(waiting.asks, IsEmpty());
@@ -346,7 +346,7 @@ TEST(Planner, EventsThatMakeNoSenseAreIgnored) {
   planner.OnStepLoaded(0, 2);  // never asked for
   planner.OnStepLoaded(7, 0);
   planner.OnStepFailed(7, 0, true);
-  planner.OnBytes(7, kHuge);
+  planner.OnBytes(7, 0, kHuge);
   planner.OnComputed(7);
   EXPECT_EQ(planner.loaded_step(0), -1);
   EXPECT_EQ(planner.loaded_step(7), -1);

@@ -99,7 +99,7 @@ class SimulatedLoad {
       best->sent_bytes += frame;
       result_.received_bytes += frame;
       estimator_.OnBytes(frame, now);
-      planner_.OnBytes(best->ask.chunk, frame);
+      planner_.OnBytes(best->ask.chunk, best->ask.first_step, frame);
       event_ = true;
       if (best->sent_bytes < best->ask.bytes) continue;
       if (best->failed) {
