@@ -20,15 +20,18 @@ constexpr int kBuiltinLevels = 3;
 // Measured on real caches: errors in values cost more than errors in keys, and errors in the first
 // model layers more than in the last, because they pass through all that follow.
 constexpr double kKeyStep = 0.60;
-constexpr double kValueStep = 0.47;
-constexpr double kValueStepSlope = 0.3;
+constexpr double kValueStep = 0.53;
+constexpr double kValueStepSlope = 0.5;
 
 double BuiltinStep(const PlaneSpec& plane, uint32_t last_model_layer) {
   if (!IsQuantisable(plane.element_type) || plane.channels() > Profile::kMaxCodedChannels) return 0;
-  if (plane.kind == PlaneKind::kKey) return kKeyStep;
-  const double depth = last_model_layer == 0 ? 0.5 : 1.0 * plane.model_layer / last_model_layer;
-  // A multiple of 1/64, so that the same model gives the same bytes on every machine.
-  return std::round(64 * kValueStep * (1 + kValueStepSlope * (2 * depth - 1))) / 64;
+  double step = kKeyStep;
+  if (plane.kind != PlaneKind::kKey) {
+    const double depth = last_model_layer == 0 ? 0.5 : 1.0 * plane.model_layer / last_model_layer;
+    step = kValueStep * (1 + kValueStepSlope * (2 * depth - 1));
+  }
+  // A multiple of 1/256, so that the same model gives the same bytes on every machine.
+  return std::round(256 * step) / 256;
 }
 
 std::vector<GroupSpec> GroupByModelLayer(const Geometry& geometry,

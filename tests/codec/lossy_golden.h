@@ -1,0 +1,20 @@
+// The golden chunks of lossy levels: small ones that every later decoder must decode to the same
+// bytes.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/codec/test_chunks.h"
+
+namespace sluice::codec {
+
+// Files tests/golden/lossy/<name>.profile and <name>.chunk were made from these.
+std::vector<std::pair<std::string, TestChunk>> LossyGoldenChunks();
+
+// A line "<name> <level> <SHA-256 of the decoded planes>" for each level of a container.
+std::string DecodedDigests(const std::string& name, const Profile& profile,
+                           const std::string& container);
+
+}  // namespace sluice::codec
