@@ -320,12 +320,13 @@ std::map<std::string, std::string> RotaryMetadata(const codec::Geometry& geometr
     if (spec.kind != PlaneKind::kKey && spec.kind != PlaneKind::kLatent) continue;
     const bool rotated = spec.rotary_table != PlaneSpec::kNotRotated;
     if (!rotated) {
-      metadata[TensorName(spec.model_layer, "rope_theta")] = "0";
+      metadata[TensorName(spec.model_layer, "rope_theta")] = std::string("0");
       continue;
     }
     const codec::RotaryTable& table = geometry.rotary_tables[spec.rotary_table];
     const bool half = table.layout == codec::RotaryLayout::kHalf;
-    metadata[TensorName(spec.model_layer, "rope_layout")] = half ? "half" : "interleaved";
+    metadata[TensorName(spec.model_layer, "rope_layout")] =
+        std::string(half ? "half" : "interleaved");
     metadata[TensorName(spec.model_layer, "rope_inv_freq")] =
         nlohmann::json(table.inverse_frequencies).dump();
     metadata[TensorName(spec.model_layer, "rope_first_dim")] = absl::StrCat(table.first_dim);
