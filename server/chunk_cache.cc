@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,8 +18,18 @@ namespace {
 // by the client alone: one segment is held in memory to verify it.
 constexpr size_t kMaxVerifiedSegmentBytes = size_t{64} << 20;
 
+absl::Status VerifyHeader(const codec::ChunkHeader& header, std::string_view stored) {
+  return stored == codec::SerializeChunkHeader(header)
+             ? absl::OkStatus()
+             : absl::DataLossError("header: not the one that was stored");
+}
+
+// The header and the segments of some layers.
 absl::Status VerifyLayers(const ChunkReader& reader, LayerRange layers) {
   const codec::ChunkHeader& header = *reader.header();
+  std::string stored_header(header.header_bytes, '\0');
+  RETURN_IF_ERROR(reader.Read(0, std::as_writable_bytes(std::span(stored_header))));
+  RETURN_IF_ERROR(VerifyHeader(header, stored_header));
   std::vector<std::byte> segment;
   const size_t end = std::min(header.layers.size(), layers.first + layers.count);
   for (size_t layer = layers.first; layer < end; ++layer) {
@@ -76,6 +87,9 @@ absl::StatusOr<ReaderPtr> ChunkCache::Load(const ChunkId& id, uint64_t bytes) {
     if (!stored->bytes().empty()) return stored;
     std::string container(header->total_bytes(), '\0');
     absl::Status status = stored->Read(0, std::as_writable_bytes(std::span(container)));
+    if (status.ok()) {
+      status = VerifyHeader(*header, std::string_view(container).substr(0, header->header_bytes));
+    }
     if (status.ok()) {
       status = codec::VerifyContainer(std::as_bytes(std::span(container))).status();
     }

@@ -151,13 +151,19 @@ void FileStore::Quarantine(const std::string& path, absl::string_view reason) {
   absl::MutexLock lock(&quarantine_mu_);
   const std::string folder = absl::StrCat(options_.data_dir, "/quarantine");
   const auto kept = List(folder);
+  bool keep = kept.ok() && kept->size() < kMaxQuarantineFiles;
   std::error_code error;
-  const bool keep = kept.ok() && kept->size() < kMaxQuarantineFiles;
   if (keep) {
-    const std::string name = fs::path(path).filename().string();
-    fs::rename(path, absl::StrCat(folder, "/", next_temporary_.fetch_add(1), "-", name), error);
+    // One of the numbers up to the count is free, so nothing that is kept is replaced.
+    std::string place;
+    for (size_t number = 0; number <= kept->size(); ++number) {
+      place = absl::StrCat(folder, "/", fs::path(path).filename().string(), ".", number);
+      if (!fs::exists(place, error)) break;
+    }
+    fs::rename(path, place, error);
+    keep = !error;
   }
-  if (!keep || error) fs::remove_all(path, error);
+  if (!keep) fs::remove_all(path, error);
   options_.warn(absl::StrCat("event=", keep ? "quarantined" : "deleted", " path=", path,
                              " reason=\"", reason, "\"",
                              error ? absl::StrCat(" error=\"", error.message(), "\"") : ""));

@@ -1,0 +1,94 @@
+#include "server/config.h"
+
+#include "absl/strings/str_join.h"
+#include "tests/server/testing.h"
+
+namespace sluice::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(ConfigTest, DefaultsNeedADataDirOnly) {
+  ConfigFile file = ParseConfig("", "c.toml");
+  EXPECT_THAT(AllFaults(file), ElementsAre(HasSubstr("store.data_dir")));
+  file.config.data_dir = "/d";
+  EXPECT_THAT(AllFaults(file), IsEmpty());
+}
+
+TEST(ConfigTest, ReadsEveryKind) {
+  const ConfigFile file = ParseConfig(R"(
+[server]
+listen = ["0.0.0.0:0", "unix:/run/x.sock"]
+drain_ms = 100
+[store]
+data_dir = "/data"
+quota = "1.5 TiB"
+[cache]
+limit = 4096
+[limits]
+max_frame_bytes = "64 KiB"
+[log]
+level = "debug"
+)",
+                                      "c.toml");
+  EXPECT_THAT(AllFaults(file), IsEmpty());
+  EXPECT_THAT(file.config.listen, ElementsAre("0.0.0.0:0", "unix:/run/x.sock"));
+  EXPECT_EQ(file.config.drain_ms, 100u);
+  EXPECT_EQ(file.config.quota_bytes, uint64_t{3} << 39);
+  EXPECT_EQ(file.config.cache_bytes, 4096u);
+  EXPECT_EQ(file.config.limits.max_frame_bytes, 65536u);
+  EXPECT_EQ(file.config.log_level, "debug");
+}
+
+TEST(ConfigTest, AllFaultsAtOnceWithLines) {
+  const ConfigFile file = ParseConfig(R"([server]
+listen = ["nowhere"]
+drain_ms = 600001
+[store]
+quota = -1
+datadir = "/x"
+[limits]
+max_uploads = "many"
+max_frame_bytes = 1
+max_streams = 99999999999
+[log]
+level = "loud"
+[extra]
+x = 1
+)",
+                                      "c.toml");
+  const std::string all = absl::StrJoin(AllFaults(file), "\n");
+  for (const char* fault :
+       {"c.toml:2: server.listen: \"nowhere\"", "c.toml:3: server.drain_ms: 600001",
+        "c.toml:5: store.quota: must not be negative",
+        "c.toml:6: store.datadir: is not a known key",
+        "c.toml:8: limits.max_uploads: \"many\" is not a size",
+        "c.toml:9: limits.max_frame_bytes: 1 is not within 4096",
+        "c.toml:10: limits.max_streams: must be at most", "c.toml:12: log.level: \"loud\"",
+        "extra: is not a known table", "store.data_dir: must be set"}) {
+    EXPECT_THAT(all, HasSubstr(fault));
+  }
+  EXPECT_EQ(AllFaults(file).size(), 10u);
+}
+
+TEST(ConfigTest, BadSyntaxHasALine) {
+  EXPECT_THAT(ParseConfig("[server]\nlisten = \n", "c.toml").faults,
+              ElementsAre(HasSubstr("c.toml:2")));
+  EXPECT_THAT(ParseConfig(std::string(100, '['), "c.toml").faults,
+              ElementsAre(HasSubstr("nested too deeply")));
+}
+
+TEST(ConfigTest, Sizes) {
+  EXPECT_EQ(*ParseBytes("123"), 123u);
+  EXPECT_EQ(*ParseBytes(" 2 KiB "), 2048u);
+  EXPECT_EQ(*ParseBytes("2MB"), 2000000u);
+  EXPECT_EQ(*ParseBytes("0.5 GiB"), uint64_t{1} << 29);
+  for (const char* bad : {"", "-1", "1 kib", "1e3", "x", "1.2.3", "99999999 TiB", "KiB"}) {
+    EXPECT_FALSE(ParseBytes(bad).ok()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::server
