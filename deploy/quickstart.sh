@@ -46,6 +46,7 @@ start() {
   shift
   "$@" >"$work/$name.log" 2>&1 &
   process=$!
+  disown "$process"
   processes+=("$process")
 }
 
@@ -139,7 +140,7 @@ fetch killed 4 --node "$work/node.sock" --slo "$killed_slo_ms" &
 fetch_process=$!
 processes+=("$fetch_process")
 before=$EPOCHREALTIME
-wait_for "$fetch_process" "the load is in mid-stream" link_has_carried $((carried + bytes / 4))
+wait_for "$fetch_process" "the load is in mid-stream" link_has_carried $((carried + bytes / 16))
 kill -KILL "$server_process"
 wait "$fetch_process" || fail "the load failed"
 waited_ms=$(((${EPOCHREALTIME/./} - ${before/./}) / 1000))

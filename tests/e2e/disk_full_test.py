@@ -29,9 +29,10 @@ class DiskFullTest(harness.EndToEnd):
 
     def test_disk_full(self):
         server = self.server(data=self.disk / "data")
-        small = self.cache("small.safetensors", tokens=256)
+        small = self.cache("small.safetensors", tokens=256, model="small")
         self.put(server, small, "--lossless", *CHUNK)
-        large = self.cache("large.safetensors", tokens=1024, layers=4, heads=4, head_dim=128)
+        large = self.cache("large.safetensors", tokens=1024, layers=4, heads=4, head_dim=128,
+                           model="large")
         result = self.put(server, large, "--lossless", *CHUNK, code=None)
         self.assertNotEqual(result.code, harness.OK, str(result))
         self.assertRegex(result.err, r"(?i)space|full|quota|exhausted")
@@ -44,7 +45,7 @@ class DiskFullTest(harness.EndToEnd):
         self.assertEqual(set(partly.reasons()), {"not_stored"}, str(partly))
 
         # Space that is freed can be used without a restart.
-        self.sluice("rm", "--server", server.address, "synthetic")
+        self.sluice("rm", "--server", server.address, "large")
         self.put(server, small, "--lossless", *CHUNK)
         self.fetch(server, small, *CHUNK, "--level", "lossless")
         self.end(server)

@@ -7,6 +7,7 @@ from harness import OK, PARTIAL, SLOWDOWN, UNREACHABLE
 
 CHUNK = ("--chunk-tokens", 64)
 SHAPE = {"tokens": 512, "layers": 4, "heads": 2, "head_dim": 64}
+LARGE = {"tokens": 512, "layers": 8, "heads": 4, "head_dim": 64}  # 90 kB at its base level
 
 
 class KillTest(harness.EndToEnd):
@@ -34,13 +35,13 @@ class KillTest(harness.EndToEnd):
 
     def test_kill_during_fetch(self):
         """What is missing is for the engine to recompute, long before the SLO."""
-        cache = self.cache(**SHAPE)
+        cache = self.cache(**LARGE)
         server = self.server()
         self.put(server, cache, *CHUNK)
-        link = self.link(server, rate=100_000)
+        link = self.link(server, rate=50_000)
         slo_ms = 20_000
         fetch = harness.Running(*self.fetch_command(link, cache, *CHUNK, slo_ms=slo_ms))
-        link.wait_for("down", 60_000)
+        link.wait_for("down", 30_000)
         server.kill()
         result = fetch.result()
         self.assertEqual(result.code, PARTIAL, str(result))

@@ -10,6 +10,7 @@ from harness import OK, PARTIAL, SLOWDOWN, UNREACHABLE
 
 CHUNK = ("--chunk-tokens", 64)
 SHAPE = {"tokens": 512, "layers": 4, "heads": 2, "head_dim": 64}
+LARGE = {"tokens": 512, "layers": 8, "heads": 4, "head_dim": 64}  # 90 kB at its base level
 NO_SERVER = {"server_unavailable", "breaker_open"}
 
 
@@ -73,14 +74,14 @@ class NodeTest(harness.EndToEnd):
         self.end(server)
 
     def test_server_killed_during_load(self):
-        cache = self.cache(**SHAPE)
+        cache = self.cache(**LARGE)
         server = self.server()
         self.put(server, cache, *CHUNK)
-        link = self.link(server, rate=100_000)
+        link = self.link(server, rate=50_000)
         node = self.node(link.address)
         slo_ms = 20_000
         fetch = harness.Running(*self.command(node, cache, slo_ms=slo_ms))
-        link.wait_for("down", 60_000)
+        link.wait_for("down", 30_000)
         server.kill()
         result = fetch.result()
         self.assertEqual(result.code, PARTIAL, str(result))
@@ -96,7 +97,7 @@ class NodeTest(harness.EndToEnd):
         link = self.link(server, rate=50_000)
         node = self.node(link.address)
         fetch = harness.Running(*self.command(node, cache, slo_ms=60_000))
-        link.wait_for("down", 30_000)
+        link.wait_for("down", 10_000)
         self.end(node)
         result = fetch.result()
         self.assertIn(result.code, (PARTIAL, UNREACHABLE), str(result))
