@@ -25,11 +25,13 @@ struct Limits {
   uint64_t max_upload_bytes = uint64_t{8} << 30;  // of all of them together; 4 KiB ..
   uint32_t upload_ttl_ms = 30000;                 // without a frame; 100 .. 3600000
   uint32_t max_namespaces = 1024;                 // 1 .. 10000
+
+  bool operator==(const Limits&) const = default;
 };
 
 struct Config {
   // "host:port" (port 0: any free one) or "unix:/path". At least one, at most 16.
-  std::vector<std::string> listen = {"127.0.0.1:7411"};
+  std::vector<std::string> listen = {"127.0.0.1:7420"};
   uint32_t drain_ms = 5000;  // how long running loads may go on after SIGTERM; 0 .. 600000
 
   std::string data_dir;                       // must be set
@@ -40,6 +42,7 @@ struct Config {
   Limits limits;
   std::string log_level = "info";  // debug, info, warn, error
 
+  bool operator==(const Config&) const = default;
   uint64_t cache_max_chunk_bytes() const { return cache_bytes / 100 * cache_max_chunk_percent; }
 };
 

@@ -33,7 +33,7 @@ constexpr size_t kMaxConfigFileBytes = 1 << 20;
 constexpr absl::Duration kTick = absl::Seconds(1);  // of the watchdog and of expired uploads
 constexpr char kExamples[] =
     "Examples:\n"
-    "  sluiced --data-dir /var/lib/sluice --listen 0.0.0.0:7411 --quota '500 GiB'\n"
+    "  sluiced --data-dir /var/lib/sluice --listen 0.0.0.0:7420 --quota '500 GiB'\n"
     "  sluiced --config /etc/sluice/sluiced.toml\n"
     "  sluiced --config /etc/sluice/sluiced.toml --check-config\n"
     "Exit codes: 0 stopped as asked, 1 failure while running, 2 bad usage or configuration.";

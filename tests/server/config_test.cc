@@ -73,6 +73,17 @@ x = 1
   EXPECT_EQ(AllFaults(file).size(), 10u);
 }
 
+// The sample names every key with its default.
+TEST(ConfigTest, SampleIsTheDefault) {
+  const ConfigFile sample =
+      ParseConfig(ReadFile(SLUICE_SOURCE_DIR "/deploy/sluiced.toml"), "sluiced.toml");
+  EXPECT_THAT(AllFaults(sample), IsEmpty());
+  Config config;
+  config.data_dir = sample.config.data_dir;
+  EXPECT_EQ(sample.config, config);
+  EXPECT_EQ(sample.lines.size(), 17u);
+}
+
 TEST(ConfigTest, BadSyntaxHasALine) {
   EXPECT_THAT(ParseConfig("[server]\nlisten = \n", "c.toml").faults,
               ElementsAre(HasSubstr("c.toml:2")));
