@@ -17,8 +17,9 @@ class DiskFullTest(harness.EndToEnd):
             self.skipTest("only root can mount a small tmpfs")
         self.disk = self.folder / "disk"
         self.disk.mkdir()
-        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", self.disk],
-                               capture_output=True, text=True, check=False)
+        mount = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", self.disk],
+            capture_output=True, text=True, check=False)
         if mount.returncode != 0:
             self.skipTest(f"mount is not allowed here: {mount.stderr.strip()}")
         self.addCleanup(self.unmount)

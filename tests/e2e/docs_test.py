@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The commands in the READMEs work as they stand.
 
-Runs every ```sh block that follows a line `<!-- test -->`, in a folder that holds `kv.safetensors` (the
-real cache) and with the programs on PATH. `localhost:7420` stands for a server that the test starts.
+Runs every ```sh block that follows a line `<!-- test -->`, in a folder that holds `kv.safetensors`
+(the real cache), with the programs on PATH. `localhost:7420` stands for a server of the test.
 """
 import os
 import re

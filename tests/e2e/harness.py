@@ -1,8 +1,8 @@
-"""Real processes for the end-to-end tests: server, node daemon, slow link and CLI, all on free ports.
+"""Real processes for the end-to-end tests: server, node daemon, slow link, CLI, all on free ports.
 
 The programs are named by the environment: SLUICE_SLUICED, SLUICE_NODE, SLUICE_CLI. SLUICE_SLOWDOWN
-multiplies the time limits (sanitizer builds). Nothing waits for time to pass: `wait_until` polls for
-an event that can be observed and fails after its limit.
+multiplies the time limits (sanitizer builds). Nothing waits for time to pass: `wait_until` polls
+for an event that can be observed and fails after its limit.
 """
 import collections
 import json
@@ -54,7 +54,8 @@ class Process:
         self.name = name
         self.log = folder / f"{name}.log"
         with open(self.log, "ab") as log:
-            self.child = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, **options)
+            self.child = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log,
+                                          **options)
 
     @property
     def pid(self):
@@ -100,8 +101,8 @@ class Server(Process):
         config_file = folder / f"{name}.toml"
         config_file.write_text(config, encoding="utf-8")
         super().__init__(folder, name, [
-            os.environ["SLUICE_SLUICED"], "--config", config_file, "--data-dir", data, "--listen", listen, "--port-file",
-            port_file, *arguments])
+            os.environ["SLUICE_SLUICED"], "--config", config_file, "--data-dir", data,
+            "--listen", listen, "--port-file", port_file, *arguments])
         self.data = data
         self.address = "127.0.0.1:" + self.read_file_when_written(port_file)[0]
 
@@ -180,7 +181,8 @@ class Result:
         return [chunk.reason for chunk in self.chunks() if chunk.outcome == "recompute"]
 
     def __str__(self):
-        return f"sluice {' '.join(map(str, self.arguments))}\ncode {self.code}\n{self.out}{self.err}"
+        command = " ".join(map(str, self.arguments))
+        return f"sluice {command}\ncode {self.code}\n{self.out}{self.err}"
 
 
 class Running:
@@ -201,7 +203,8 @@ class Running:
         except subprocess.TimeoutExpired:
             self.child.kill()
             out, err = self.child.communicate()
-            raise AssertionError(f"no end within {limit_s:g} s: {self.arguments}\n{out}{err}") from None
+            raise AssertionError(
+                f"no end within {limit_s:g} s: {self.arguments}\n{out}{err}") from None
         return Result(self.arguments, self.child.returncode, out, err)
 
 
@@ -233,7 +236,8 @@ class EndToEnd(unittest.TestCase):
         return process
 
     def server(self, *arguments, data=None, **options):
-        return self.started(Server(self.folder, data or self.folder / "data", *arguments, **options))
+        data = data or self.folder / "data"
+        return self.started(Server(self.folder, data, *arguments, **options))
 
     def link(self, target, rate=0, name="link"):
         return self.started(Link(self.folder, target.address, rate, name))

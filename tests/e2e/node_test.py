@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The node daemon: through real shared memory, without a server, over restarts, ended during a load."""
+"""The node daemon: through shared memory, without a server, over restarts, ended during a load."""
 import os
 import subprocess
 import time

@@ -1,9 +1,10 @@
 // Tells the thread sanitizer what the packaged Abseil's locks do.
 //
-// libabsl_synchronization is not instrumented, so the sanitizer would see no order between the critical
-// sections of an absl::Mutex and report all data that it guards. This library stands before it in the
-// search order of the dynamic linker: each function calls the real one and says which order it makes.
-// Conditions are evaluated by whoever holds the lock inside the real functions; reads there are ignored.
+// libabsl_synchronization is not instrumented, so the sanitizer would see no order between the
+// critical sections of an absl::Mutex and report all data that it guards. This library stands
+// before it in the search order of the dynamic linker: each function calls the real one and says
+// which order it makes. Conditions are evaluated by whoever holds the lock inside the real
+// functions; reads there are ignored.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -200,7 +201,8 @@ bool CondVar::WaitWithDeadline(Mutex* mutex, Time deadline) {
   return timed_out;
 }
 
-// HasBeenNotified is an inline atomic load of the flag that follows the mutex: the order goes there too.
+// HasBeenNotified is an inline atomic load of the flag that follows the mutex: order goes there
+// too.
 static_assert(sizeof(Notification) == 2 * sizeof(Mutex));
 
 void Notification::Notify() {

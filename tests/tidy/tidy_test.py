@@ -162,9 +162,9 @@ def python_functions(path):
 
 
 def cc_functions(path):
-    """(first line, number of lines) of functions that end with `}` in the column of their first line.
+    """(first line, number of lines) of functions that end with `}` in the first column.
 
-    Relies on clang-format's layout: what closes such a function is a line that is just `}`.
+    Relies on clang-format's layout: such a function is closed by a line that is just `}`.
     """
     start = None
     for number, line in enumerate(tree.lines(path), 1):

@@ -4,9 +4,9 @@
   throttle.py --target HOST:PORT [--rate BYTES_PER_S] [--port-file FILE] [--stdin]
 
 Listens on a free port of 127.0.0.1; prints (and writes to FILE) `PORT CONTROL_PORT`. All
-connections share the limits. Sockets have small buffers, so a slow link makes the sender wait instead
-of letting bytes pile up in the kernel. Each line sent to the control port (with --stdin: or to stdin) is a
-command and is answered with one line:
+connections share the limits. Sockets have small buffers, so a slow link makes the sender wait
+instead of letting bytes pile up in the kernel. Each line sent to the control port (with --stdin: or
+to stdin) is a command and is answered with one line:
 
   rate N     from the server N bytes/s from now on; 0 means no limit
   up-rate N  to the server N bytes/s from now on; 0 means no limit
@@ -148,7 +148,7 @@ class Proxy:
 
 
 def prepare(sock):
-    """Small buffers in both directions; before the connection, which agrees on window and segments."""
+    """Small buffers both ways; before the connection, which agrees on window and segments."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
