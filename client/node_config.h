@@ -12,7 +12,7 @@ namespace sluice::client {
 
 struct NodeConfig {
   // [node]
-  std::string server = "127.0.0.1:7411";         // "host:port" or "unix:/path"
+  std::string server = "127.0.0.1:7420";         // "host:port" or "unix:/path"
   std::string socket = "/run/sluice/node.sock";  // for the engines; 1 .. 107 bytes
   uint32_t chunk_tokens = 256;                   // where an engine does not say; 16 .. 4096
   uint32_t drain_ms = 5000;  // how long saves may go on after SIGTERM; 0 .. 600000

@@ -43,7 +43,7 @@ struct Flags {
 const char kExamples[] =
     "Examples:\n"
     "  sluice-node --config /etc/sluice/sluice-node.toml\n"
-    "  sluice-node --server 10.0.0.5:7411 --socket /tmp/node.sock\n"
+    "  sluice-node --server 10.0.0.5:7420 --socket /tmp/node.sock\n"
     "  sluice-node --config sluice-node.toml --check-config\n"
     "Exit status: 0 after SIGTERM or SIGINT, 2 wrong flags or configuration, 3 cannot start.";
 
