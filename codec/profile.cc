@@ -19,8 +19,8 @@ constexpr int kBuiltinLevels = 3;
 
 // Measured on real caches: errors in values cost more than errors in keys, and errors in the first
 // model layers more than in the last, because they pass through all that follow.
-constexpr double kKeyStep = 0.60;
-constexpr double kValueStep = 0.53;
+constexpr double kKeyStep = 0.61;
+constexpr double kValueStep = 0.50;
 constexpr double kValueStepSlope = 0.5;
 
 double BuiltinStep(const PlaneSpec& plane, uint32_t last_model_layer) {

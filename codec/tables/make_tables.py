@@ -12,11 +12,11 @@ import math
 TOTAL = 4096  # 12-bit probabilities
 BASE_SYMBOLS = 16  # -7 .. 7, then escape
 CONTEXTS = 7  # parent clipped to -3 .. 3
-SHAPES = (0.25, 1.0)  # share of Laplace
-SCALES_PER_OCTAVE = 4
-BASE_SCALES = [2.0 ** (i / SCALES_PER_OCTAVE) for i in range(-14, 10)]
-CLASS_WAKE = 9  # usual class of a row whose parents are all zero
-REFINEMENT_SCALES = [2.0 ** (i / SCALES_PER_OCTAVE) for i in range(-14, 18)]
+SHAPES = (0.15, 0.7)  # share of Laplace
+SCALES_PER_OCTAVE = 2
+BASE_SCALES = [2.0 ** (i / SCALES_PER_OCTAVE) for i in range(-7, 5)]
+CLASS_WAKE = 5  # usual class of a row whose parents are all zero
+REFINEMENT_SCALES = [2.0 ** (i / SCALES_PER_OCTAVE) for i in range(-7, 9)]
 
 
 def tail(x, sigma, laplace):
