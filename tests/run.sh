@@ -42,8 +42,9 @@ if [[ $sanitize == thread ]] && setarch -R true 2>/dev/null; then launcher=(seta
 
 jobs=$(nproc)
 "$root/deploy/install-deps.sh" --test
-cmake -S "$root" -B "$build" -G Ninja -DSLUICE_SANITIZE="$sanitize" >"$build.log" 2>&1 ||
-  { cat "$build.log" && exit 1; }
+mkdir -p "$build"
+cmake -S "$root" -B "$build" -G Ninja -DSLUICE_SANITIZE="$sanitize" >"$build/configure.log" 2>&1 ||
+  { cat "$build/configure.log" && exit 1; }
 "${launcher[@]}" cmake --build "$build" -- -j"$jobs"
 
 junit=$build/junit.xml

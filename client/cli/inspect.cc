@@ -14,8 +14,8 @@ namespace {
 constexpr char kExamples[] = R"(Examples:
   sluice inspect cache.sluice
   sluice inspect --json cache.sluice | jq .level_bytes
-FILE is a .sluice file, one chunk's container, or a profile. All checksums are verified; the exit code
-is 5 if one does not match.)";
+FILE is a .sluice file, one chunk's container, or a profile. All checksums are verified; the exit
+code is 5 if one does not match.)";
 
 struct Options {
   std::string file;

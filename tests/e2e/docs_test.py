@@ -13,7 +13,9 @@ import unittest
 import harness
 
 TESTED_BLOCK = re.compile(r"^<!-- test -->\n```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
-READMES = ("README.md", "client/cli/README.md")
+READMES = sorted({path for pattern in ("", "*/", "*/*/")
+                  for path in harness.ROOT.glob(pattern + "README.md")
+                  if not path.relative_to(harness.ROOT).parts[0].startswith("build")})
 
 
 class DocsTest(harness.EndToEnd):
@@ -26,7 +28,7 @@ class DocsTest(harness.EndToEnd):
         server = self.server()
         count = 0
         for readme in READMES:
-            for block in TESTED_BLOCK.findall((harness.ROOT / readme).read_text(encoding="utf-8")):
+            for block in TESTED_BLOCK.findall(readme.read_text(encoding="utf-8")):
                 count += 1
                 place = self.folder / f"block{count}"
                 place.mkdir()
@@ -36,7 +38,7 @@ class DocsTest(harness.EndToEnd):
                                                                      server.address)],
                     cwd=place, capture_output=True, text=True, timeout=3 * harness.LIMIT_S,
                     check=False, env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
-                with self.subTest(readme=readme, block=count):
+                with self.subTest(readme=str(readme), block=count):
                     self.assertEqual(done.returncode, 0, f"{done.stdout}{done.stderr}")
         self.assertGreater(count, 0, "no README has a tested block")
         self.end(server)

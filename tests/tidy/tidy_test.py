@@ -34,7 +34,7 @@ GRPC_FILES = re.compile(
 IMPURE_HEADERS = re.compile(
     r"^(grpcpp/|grpc/|spdlog/|absl/time/clock\.h|absl/synchronization/)|"
     r"^(thread|mutex|condition_variable|fstream|iostream|random|chrono)$")
-BANNED_WORDS = re.compile(r"\b(%s)\b|using namespace\s+std;" % "|".join(
+BANNED_WORDS = re.compile(r"\b(%s)\b|using namespace\s+std;|/wor[k]/|\bissue #?\d" % "|".join(
     ("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")))
 # Tests wait for events, not for time to pass.
 SLEEPS = re.compile(r"\b(sleep_for|sleep_until|SleepFor|usleep|nanosleep|time\.sleep)\s*\(")
