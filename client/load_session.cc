@@ -83,7 +83,12 @@ bool LoadSession::Lookup() {
   const absl::Time until = deadline_ - (1 - kLookupShare) * absl::Microseconds(slo_us_);
   const auto keys = std::span(options_.chunk_keys).subspan(options_.skip_chunks);
   absl::StatusOr<std::vector<ChunkManifest>> manifests =
-      store_.Lookup(options_.namespace_digest, keys, until);
+      store_.Lookup(options_.namespace_digest, keys, until,
+                    [this] { return control_ != nullptr && control_->cancelled(); });
+  if (absl::IsCancelled(manifests.status()) && control_ != nullptr && control_->cancelled()) {
+    FinishAll(RecomputeReason::kCancelled, "cancelled during the lookup");
+    return false;
+  }
   if (manifests.ok() && manifests->size() != keys.size()) {
     manifests = absl::DataLossError(
         absl::StrCat("lookup: ", manifests->size(), " answers for ", keys.size(), " keys"));

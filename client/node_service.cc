@@ -136,8 +136,8 @@ grpc::Status NodeService::UnregisterPool(grpc::ServerContext* context,
   return ToGrpc(status);
 }
 
-grpc::Status NodeService::Query(grpc::ServerContext* /*context*/, const v1::QueryRequest* request,
-                                v1::QueryResponse* response) {
+grpc::Status NodeService::Query(grpc::ServerContext* server_context,
+                                const v1::QueryRequest* request, v1::QueryResponse* response) {
   const auto pool = pools_.Find(request->pool_id());
   RETURN_GRPC_IF_ERROR(pool.status());
   const auto arguments = CheckedQuery(*request, (*pool)->profile(), config_.requests);
@@ -147,8 +147,9 @@ grpc::Status NodeService::Query(grpc::ServerContext* /*context*/, const v1::Quer
         absl::StrCat("the breaker towards ", store_->address(), " is open after recent failures")));
   }
   const ContextKeys& context = arguments->context;
-  const auto manifests = store_->Lookup(context.namespace_digest, context.chunk_keys,
-                                        absl::Now() + arguments->timeout);
+  const auto manifests =
+      store_->Lookup(context.namespace_digest, context.chunk_keys, absl::Now() + arguments->timeout,
+                     [server_context] { return server_context->IsCancelled(); });
   if (absl::IsNotFound(manifests.status())) return grpc::Status::OK;  // nothing of that namespace
   RETURN_GRPC_IF_ERROR(manifests.status());
   const auto gap = std::find_if(manifests->begin(), manifests->end(),

@@ -91,6 +91,8 @@ grpc::Status CheckHealth(grpc::GenericStub& stub, grpc::ClientContext& context, 
   bool ok = false;
   queue.Next(&tag, &ok);  // the call's deadline bounds it
   queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
   grpc::Slice bytes;
   serving = status.ok() && answer.DumpToSingleSlice(&bytes).ok() && bytes.size() == 2 &&
             bytes.begin()[0] == 0x08 && bytes.begin()[1] == 0x01;

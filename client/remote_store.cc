@@ -1,6 +1,7 @@
 #include "client/remote_store.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -18,6 +19,29 @@ namespace {
 
 // Keys in one request at most, whatever the server would take: its answer must fit into a message.
 constexpr uint32_t kMaxKeysPerLookup = 4096;
+
+using Cancelled = std::function<bool()>;
+constexpr std::chrono::milliseconds kCancelPoll(10);
+
+// Finishes a prepared call, or cancels it when `cancelled` says so.
+template <typename Response>
+grpc::Status Finish(grpc::ClientAsyncResponseReader<Response>& call, grpc::ClientContext& context,
+                    grpc::CompletionQueue& queue, Response& response, const Cancelled& cancelled) {
+  grpc::Status status;
+  call.StartCall();
+  call.Finish(&response, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  // The call's deadline bounds the wait.
+  while (queue.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kCancelPoll) ==
+         grpc::CompletionQueue::TIMEOUT) {
+    if (cancelled && cancelled()) context.TryCancel();
+  }
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+  return status;
+}
 
 void FillDescriptor(const codec::NamespaceDescriptor& descriptor,
                     v1::NamespaceDescriptor* message) {
@@ -38,33 +62,22 @@ class GrpcRemoteStore final : public RemoteStore {
   const std::string& address() const override { return address_; }
 
   absl::StatusOr<ServerCapabilities> GetCapabilities(absl::Time deadline) override {
-    grpc::ClientContext context;
-    SetDeadline(context, deadline);
-    v1::GetCapabilitiesResponse response;
-    RETURN_IF_ERROR(
-        FromGrpc(stub_->GetCapabilities(&context, {}, &response), What("capabilities")));
-    ServerCapabilities capabilities;
-    capabilities.server = response.server().substr(0, kMaxPeerMessageBytes);
-    capabilities.container_version = response.container_version();
-    capabilities.max_frame_bytes = response.max_frame_bytes();
-    capabilities.max_keys_per_request = response.max_keys_per_request();
-    capabilities.max_chunk_bytes = response.max_chunk_bytes();
-    capabilities.max_asks_in_flight = response.max_asks_in_flight();
-    capabilities.max_profile_bytes = response.max_profile_bytes();
-    return capabilities;
+    return AskCapabilities(deadline, nullptr);
   }
 
   absl::StatusOr<std::vector<ChunkManifest>> Lookup(const codec::Digest& namespace_digest,
                                                     std::span<const codec::Digest> keys,
-                                                    absl::Time deadline) override {
+                                                    absl::Time deadline,
+                                                    const Cancelled& cancelled) override {
     std::vector<ChunkManifest> manifests;
     if (keys.empty()) return manifests;
-    ASSIGN_OR_RETURN(const ServerCapabilities limits, CachedCapabilities(deadline));
+    ASSIGN_OR_RETURN(const ServerCapabilities limits, CachedCapabilities(deadline, cancelled));
     const size_t step = std::clamp(limits.max_keys_per_request, 1u, kMaxKeysPerLookup);
     manifests.reserve(keys.size());
     for (size_t first = 0; first < keys.size(); first += step) {
       const auto part = keys.subspan(first, std::min(step, keys.size() - first));
-      RETURN_IF_ERROR(ForgetLimitsOnError(LookupPart(namespace_digest, part, deadline, manifests)));
+      RETURN_IF_ERROR(
+          ForgetLimitsOnError(LookupPart(namespace_digest, part, deadline, cancelled, manifests)));
     }
     return manifests;
   }
@@ -101,14 +114,35 @@ class GrpcRemoteStore final : public RemoteStore {
  private:
   std::string What(const char* call) const { return absl::StrCat(call, " at ", address_); }
 
+  absl::StatusOr<ServerCapabilities> AskCapabilities(absl::Time deadline,
+                                                     const Cancelled& cancelled) {
+    grpc::ClientContext context;
+    SetDeadline(context, deadline);
+    grpc::CompletionQueue queue;
+    v1::GetCapabilitiesResponse response;
+    const auto call = stub_->PrepareAsyncGetCapabilities(&context, {}, &queue);
+    RETURN_IF_ERROR(
+        FromGrpc(Finish(*call, context, queue, response, cancelled), What("capabilities")));
+    ServerCapabilities capabilities;
+    capabilities.server = response.server().substr(0, kMaxPeerMessageBytes);
+    capabilities.container_version = response.container_version();
+    capabilities.max_frame_bytes = response.max_frame_bytes();
+    capabilities.max_keys_per_request = response.max_keys_per_request();
+    capabilities.max_chunk_bytes = response.max_chunk_bytes();
+    capabilities.max_asks_in_flight = response.max_asks_in_flight();
+    capabilities.max_profile_bytes = response.max_profile_bytes();
+    return capabilities;
+  }
+
   // The server's limits, asked once and again after a failure (it may have been restarted with
   // others).
-  absl::StatusOr<ServerCapabilities> CachedCapabilities(absl::Time deadline) {
+  absl::StatusOr<ServerCapabilities> CachedCapabilities(absl::Time deadline,
+                                                        const Cancelled& cancelled) {
     {
       absl::MutexLock lock(&mutex_);
       if (limits_) return *limits_;
     }
-    ASSIGN_OR_RETURN(const ServerCapabilities limits, GetCapabilities(deadline));
+    ASSIGN_OR_RETURN(const ServerCapabilities limits, AskCapabilities(deadline, cancelled));
     absl::MutexLock lock(&mutex_);
     limits_ = limits;
     return limits;
@@ -124,15 +158,17 @@ class GrpcRemoteStore final : public RemoteStore {
 
   absl::Status LookupPart(const codec::Digest& namespace_digest,
                           std::span<const codec::Digest> keys, absl::Time deadline,
-                          std::vector<ChunkManifest>& manifests) {
+                          const Cancelled& cancelled, std::vector<ChunkManifest>& manifests) {
     v1::LookupRequest request;
     request.set_namespace_digest(std::string(codec::DigestBytes(namespace_digest)));
     for (const codec::Digest& key : keys)
       request.add_chunk_keys(std::string(codec::DigestBytes(key)));
     grpc::ClientContext context;
     SetDeadline(context, deadline);
+    grpc::CompletionQueue queue;
     v1::LookupResponse response;
-    RETURN_IF_ERROR(FromGrpc(stub_->Lookup(&context, request, &response), What("lookup")));
+    const auto call = stub_->PrepareAsyncLookup(&context, request, &queue);
+    RETURN_IF_ERROR(FromGrpc(Finish(*call, context, queue, response, cancelled), What("lookup")));
     if (response.chunks_size() != static_cast<int>(keys.size())) {
       return absl::DataLossError(absl::StrCat(What("lookup"), ": ", keys.size(), " keys asked, ",
                                               response.chunks_size(), " answered"));
@@ -154,7 +190,7 @@ class GrpcRemoteStore final : public RemoteStore {
   }
 
   absl::Status SendFrames(uint64_t upload_id, std::string_view container, absl::Time deadline) {
-    ASSIGN_OR_RETURN(const ServerCapabilities limits, CachedCapabilities(deadline));
+    ASSIGN_OR_RETURN(const ServerCapabilities limits, CachedCapabilities(deadline, nullptr));
     const size_t frame_bytes = limits.max_frame_bytes == 0
                                    ? kMaxFrameBytes
                                    : std::min<size_t>(limits.max_frame_bytes, kMaxFrameBytes);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -110,9 +111,11 @@ class RemoteStore {
   virtual const std::string& address() const = 0;
   virtual absl::StatusOr<ServerCapabilities> GetCapabilities(absl::Time deadline) = 0;
   // One entry per key; splits into several requests where the server's limit asks for it.
-  virtual absl::StatusOr<std::vector<ChunkManifest>> Lookup(const codec::Digest& namespace_digest,
-                                                            std::span<const codec::Digest> keys,
-                                                            absl::Time deadline) = 0;
+  // `cancelled` may be null; it is called every 10 ms, and once it says true the answer is
+  // Cancelled.
+  virtual absl::StatusOr<std::vector<ChunkManifest>> Lookup(
+      const codec::Digest& namespace_digest, std::span<const codec::Digest> keys,
+      absl::Time deadline, const std::function<bool()>& cancelled) = 0;
   virtual absl::StatusOr<std::unique_ptr<FetchStream>> OpenFetch(
       const codec::Digest& namespace_digest, const std::string& load_id, absl::Time deadline) = 0;
   // Stores one container, in frames of at most kMaxFrameBytes. Sends `profile_bytes` only if the

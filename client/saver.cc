@@ -176,7 +176,8 @@ absl::Status Saver::SaveMissing(const Entry& entry, SaveProgress& progress) {
   const SaveJob& job = entry.job;
   RETURN_IF_ERROR(CheckWanted(entry, /*copied=*/false));
   absl::StatusOr<std::vector<ChunkManifest>> manifests = store_->Lookup(
-      codec::NamespaceDigest(job.descriptor), job.chunk_keys, absl::Now() + config_.put_timeout);
+      codec::NamespaceDigest(job.descriptor), job.chunk_keys, absl::Now() + config_.put_timeout,
+      [&] { return !CheckWanted(entry, /*copied=*/false).ok(); });
   if (absl::IsNotFound(manifests.status())) {  // the namespace is new
     manifests = std::vector<ChunkManifest>(job.chunk_keys.size());
   }

@@ -91,7 +91,7 @@ TEST(BlockLayoutTest, NamesTheFieldThatIsWrong) {
       {"block_stride_bytes",
        [](BlockLayout& l) { l.planes[0].block_stride_bytes = uint64_t{1} << 63; }},
       {"token_stride_bytes", [](BlockLayout& l) { l.planes[0].token_stride_bytes = 0; }},
-      {"head_stride_bytes", [](BlockLayout& l) { l.planes[3].head_stride_bytes -= 2; }},
+      {"head_stride_bytes", [](BlockLayout& l) { l.planes[3].head_stride_bytes = 14; }},
       {"share bytes", [](BlockLayout& l) { l.planes[1].offset_bytes = 0; }},
       {"share bytes", [](BlockLayout& l) { l.planes[1].offset_bytes -= 2; }},
   };

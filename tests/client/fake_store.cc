@@ -90,8 +90,8 @@ int FakeStore::num_puts() const {
 }
 
 bool FakeStore::Hold(grpc::ServerContext* context) {
-  while (faults_.hold != nullptr) {
-    if (faults_.hold->WaitForNotificationWithTimeout(absl::Milliseconds(5))) break;
+  while (faults_.hold) {
+    if (released_.WaitForNotificationWithTimeout(absl::Milliseconds(5))) break;
     if (context->IsCancelled()) return false;
   }
   return true;

@@ -25,8 +25,8 @@ class FakeStore final : public v1::Store::Service {
     std::function<void(v1::LookupResponse&)> tamper_lookup = nullptr;
     std::function<void(v1::FetchFrame&)> tamper_frame = nullptr;
     std::function<void(v1::PutFrameResponse&)> tamper_received = nullptr;
-    // Lookup and each ask are not answered before it is notified, or the call is cancelled.
-    absl::Notification* hold = nullptr;
+    // Lookup and each ask are not answered before Release(), or until the call is cancelled.
+    bool hold = false;
     size_t frame_bytes = 1 << 20;
   };
 
@@ -35,6 +35,7 @@ class FakeStore final : public v1::Store::Service {
   ~FakeStore() override;
 
   const std::string& address() const { return address_; }
+  void Release() { released_.Notify(); }
   // Ends the server as a crash would; the address refuses connections afterwards.
   void Kill();
 
@@ -76,6 +77,7 @@ class FakeStore final : public v1::Store::Service {
               const v1::FetchAsk& ask);
 
   const Faults faults_;
+  absl::Notification released_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
   mutable absl::Mutex mutex_;

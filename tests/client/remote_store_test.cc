@@ -78,7 +78,7 @@ TEST_F(RemoteStoreTest, LookupSplitsRequestsAndKeepsOrder) {
   AddChunk(3);
   std::vector<codec::Digest> keys;
   for (int i = 0; i < 40; ++i) keys.push_back(DigestOf(static_cast<uint8_t>(i)));
-  const auto manifests = store_->Lookup(DigestOf(0), keys, Soon());
+  const auto manifests = store_->Lookup(DigestOf(0), keys, Soon(), nullptr);
   ASSERT_TRUE(manifests.ok()) << manifests.status();
   ASSERT_EQ(manifests->size(), 40u);
   for (int i = 0; i < 40; ++i) EXPECT_EQ((*manifests)[i].found, i == 3);
@@ -109,7 +109,7 @@ TEST_F(RemoteStoreTest, ManifestsThatDoNotAddUpAreRefused) {
     faults.tamper_lookup = [&](v1::LookupResponse& r) { tamper(*r.mutable_chunks(0)); };
     Start(faults);
     AddChunk(1);
-    const auto manifests = store_->Lookup(DigestOf(0), std::vector{DigestOf(1)}, Soon());
+    const auto manifests = store_->Lookup(DigestOf(0), std::vector{DigestOf(1)}, Soon(), nullptr);
     EXPECT_EQ(manifests.status().code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(manifests.status().message()), HasSubstr(field));
   }
@@ -119,8 +119,18 @@ TEST_F(RemoteStoreTest, LookupWithTooFewAnswersIsRefused) {
   FakeStore::Faults faults;
   faults.tamper_lookup = [](v1::LookupResponse& r) { r.clear_chunks(); };
   Start(faults);
-  const auto manifests = store_->Lookup(DigestOf(0), std::vector{DigestOf(1)}, Soon());
+  const auto manifests = store_->Lookup(DigestOf(0), std::vector{DigestOf(1)}, Soon(), nullptr);
   EXPECT_EQ(manifests.status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(RemoteStoreTest, LookupCanBeCancelled) {
+  FakeStore::Faults faults;
+  faults.hold = true;
+  Start(faults);
+  int polls = 0;
+  const auto manifests = store_->Lookup(DigestOf(0), std::vector{DigestOf(1)}, Soon(),
+                                        [&polls] { return ++polls == 3; });
+  EXPECT_EQ(manifests.status().code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(RemoteStoreTest, FetchReturnsTheBytesOfTheLayers) {
@@ -196,9 +206,8 @@ TEST_F(RemoteStoreTest, UnknownResultIsAnError) {
 }
 
 TEST_F(RemoteStoreTest, CloseEndsNext) {
-  absl::Notification hold;
   FakeStore::Faults faults;
-  faults.hold = &hold;
+  faults.hold = true;
   Start(faults);
   AddChunk(1);
   const auto stream = OpenFetch();
@@ -210,9 +219,8 @@ TEST_F(RemoteStoreTest, CloseEndsNext) {
 }
 
 TEST_F(RemoteStoreTest, DeadlineEndsASilentStream) {
-  absl::Notification hold;
   FakeStore::Faults faults;
-  faults.hold = &hold;
+  faults.hold = true;
   Start(faults);
   AddChunk(1);
   const auto stream = OpenFetch(absl::Now() + absl::Milliseconds(50));
@@ -221,9 +229,8 @@ TEST_F(RemoteStoreTest, DeadlineEndsASilentStream) {
 }
 
 TEST_F(RemoteStoreTest, ServerKilledInMidStreamIsUnavailable) {
-  absl::Notification hold;
   FakeStore::Faults faults;
-  faults.hold = &hold;
+  faults.hold = true;
   Start(faults);
   AddChunk(1);
   const auto stream = OpenFetch();
@@ -238,7 +245,7 @@ TEST_F(RemoteStoreTest, DeadServerFailsAtOnce) {
   Start();
   fake_->Kill();
   const absl::Time start = absl::Now();
-  const auto manifests = store_->Lookup(DigestOf(0), std::vector{DigestOf(1)}, Soon());
+  const auto manifests = store_->Lookup(DigestOf(0), std::vector{DigestOf(1)}, Soon(), nullptr);
   EXPECT_EQ(manifests.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(manifests.status().message()), HasSubstr(store_->address()));
   const auto stream = store_->OpenFetch(DigestOf(0), "", Soon());

@@ -116,28 +116,26 @@ TEST_F(SaverTest, ContextWithoutFullChunkIsStoredAtOnce) {
 }
 
 TEST_F(SaverTest, QueueIsBounded) {
-  absl::Notification hold;
-  Start({.hold = &hold}, {.threads = 1, .max_saves = 2});
+  Start({.hold = true}, {.threads = 1, .max_saves = 2});
   const auto first = Enqueue(1);
   const auto second = Enqueue(2);
   EXPECT_EQ(saver_->size(), 2u);
   const auto third = saver_->Enqueue(Job(1));
   EXPECT_EQ(third.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(third.status().message()), HasSubstr("limits.saves"));
-  hold.Notify();
+  fake_->Release();
   EXPECT_EQ(Last(*first).state, SaveState::kStored);
   EXPECT_EQ(Last(*second).state, SaveState::kStored);
 }
 
 TEST_F(SaverTest, CancelEndsWaitingAtOnceAndRunningBeforeItsNextChunk) {
-  absl::Notification hold;
-  Start({.hold = &hold}, {.threads = 1, .max_saves = 8});
+  Start({.hold = true}, {.threads = 1, .max_saves = 8});
   const auto running = Enqueue(1);
   const auto waiting = Enqueue(2);
   saver_->Cancel(waiting);
   EXPECT_EQ(Next(*waiting).state, SaveState::kFailed);  // although the server still says nothing
   saver_->Cancel(running);
-  hold.Notify();
+  fake_->Release();
   EXPECT_EQ(Next(*running).state, SaveState::kFailed);
   EXPECT_EQ(fake_->num_chunks(), 0u);
 }
@@ -147,19 +145,17 @@ TEST_F(SaverTest, DeadAndSilentServersFailTheSave) {
   fake_->Kill();
   EXPECT_EQ(Last(*Enqueue(1)).state, SaveState::kFailed);
 
-  absl::Notification hold;
-  Start({.hold = &hold}, {.threads = 1, .max_saves = 1, .put_timeout = absl::Milliseconds(50)});
+  Start({.hold = true}, {.threads = 1, .max_saves = 1, .put_timeout = absl::Milliseconds(50)});
   const SaveProgress progress = Last(*Enqueue(1));
   EXPECT_EQ(progress.state, SaveState::kFailed);
   EXPECT_THAT(progress.message, HasSubstr(fake_->address()));
 }
 
 TEST_F(SaverTest, UnregisteringWaitsForTheSave) {
-  absl::Notification hold;
-  Start({.hold = &hold});
+  Start({.hold = true});
   const auto ticket = Enqueue(1);
   EXPECT_EQ(registry_.Remove(pool_id_, absl::Now()).code(), absl::StatusCode::kDeadlineExceeded);
-  hold.Notify();
+  fake_->Release();
   EXPECT_EQ(Next(*ticket).state, SaveState::kFailed);
   EXPECT_EQ(fake_->num_chunks(), 0u);
 }
@@ -173,11 +169,10 @@ TEST_F(SaverTest, DrainFinishesSavesInTime) {
 }
 
 TEST_F(SaverTest, DrainGivesUpAtItsDeadline) {
-  absl::Notification hold;
-  Start({.hold = &hold});
+  Start({.hold = true});
   const auto ticket = Enqueue(2);
   EXPECT_FALSE(saver_->Drain(absl::Now()));
-  hold.Notify();
+  fake_->Release();
   EXPECT_EQ(Next(*ticket).state, SaveState::kFailed);
   EXPECT_EQ(fake_->num_chunks(), 0u);
 }

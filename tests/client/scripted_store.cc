@@ -222,8 +222,8 @@ absl::StatusOr<ServerCapabilities> ScriptedStore::GetCapabilities(absl::Time dea
 }
 
 absl::StatusOr<std::vector<ChunkManifest>> ScriptedStore::Lookup(
-    const codec::Digest& namespace_digest, std::span<const codec::Digest> keys,
-    absl::Time deadline) {
+    const codec::Digest& namespace_digest, std::span<const codec::Digest> keys, absl::Time deadline,
+    const std::function<bool()>& /*cancelled*/) {
   absl::MutexLock lock(&mutex_);
   ++num_lookups_;
   if (script_.lookup_hangs) {

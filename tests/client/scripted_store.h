@@ -60,9 +60,9 @@ class ScriptedStore final : public RemoteStore {
 
   const std::string& address() const override { return address_; }
   absl::StatusOr<ServerCapabilities> GetCapabilities(absl::Time deadline) override;
-  absl::StatusOr<std::vector<ChunkManifest>> Lookup(const codec::Digest& namespace_digest,
-                                                    std::span<const codec::Digest> keys,
-                                                    absl::Time deadline) override;
+  absl::StatusOr<std::vector<ChunkManifest>> Lookup(
+      const codec::Digest& namespace_digest, std::span<const codec::Digest> keys,
+      absl::Time deadline, const std::function<bool()>& cancelled) override;
   absl::StatusOr<std::unique_ptr<FetchStream>> OpenFetch(const codec::Digest& namespace_digest,
                                                          const std::string& load_id,
                                                          absl::Time deadline) override;
