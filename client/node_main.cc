@@ -25,8 +25,8 @@
 namespace sluice::client {
 namespace {
 
+constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
-constexpr int kExitStart = 3;
 // Largest request, bytes: a context of the most tokens with its blocks, five bytes each at most.
 constexpr int kMaxRequestBytes = 64 << 20;
 // Threads for short calls, beside one for each load and each save.
@@ -45,7 +45,7 @@ const char kExamples[] =
     "  sluice-node --config /etc/sluice/sluice-node.toml\n"
     "  sluice-node --server 10.0.0.5:7420 --socket /tmp/node.sock\n"
     "  sluice-node --config sluice-node.toml --check-config\n"
-    "Exit status: 0 after SIGTERM or SIGINT, 2 wrong flags or configuration, 3 cannot start.";
+    "Exit status: 0 after SIGTERM or SIGINT, 1 cannot start, 2 wrong flags or configuration.";
 
 // True if the configuration can be used; otherwise every fault has been printed.
 bool ReadConfig(const Flags& flags, NodeConfig& config) {
@@ -132,13 +132,13 @@ int Run(const NodeConfig& config) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   if (const absl::Status clear = ClearStaleSocket(config.socket); !clear.ok()) {
     std::fprintf(stderr, "sluice-node: %s\n", std::string(clear.message()).c_str());
-    return kExitStart;
+    return kExitFailure;
   }
   const std::unique_ptr<NodeService> service = MakeService(config);
   const std::unique_ptr<grpc::Server> server = StartServer(config, *service);
   if (server == nullptr) {
     std::fprintf(stderr, "sluice-node: cannot listen on unix:%s\n", config.socket.c_str());
-    return kExitStart;
+    return kExitFailure;
   }
   std::printf("sluice-node listening on unix:%s\n", config.socket.c_str());
   std::fflush(stdout);
@@ -147,6 +147,7 @@ int Run(const NodeConfig& config) {
 
   const int signal = WaitForSignal(signals);
   sd_notify(0, "STOPPING=1");
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // a second signal ends the process at once
   const absl::Time deadline = absl::Now() + absl::Milliseconds(config.drain_ms);
   const bool drained = service->Stop(deadline);
   server->Shutdown(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
@@ -155,6 +156,7 @@ int Run(const NodeConfig& config) {
     // A put that hangs would hold the exit up to its timeout; on the server it is not visible
     // anyway.
     spdlog::shutdown();
+    unlink(config.socket.c_str());
     std::_Exit(EXIT_SUCCESS);
   }
   return EXIT_SUCCESS;
@@ -181,7 +183,7 @@ int main(int argc, char** argv) {
   NodeConfig config;
   if (!ReadConfig(flags, config)) return kExitUsage;
   if (flags.check_config) {
-    std::puts("the configuration is good");
+    std::puts("OK");
     return EXIT_SUCCESS;
   }
   StartLogging(config);
