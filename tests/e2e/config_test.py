@@ -17,6 +17,17 @@ colour = "blue"
 x = 1
 """
 SERVER_NAMES = ("server.listen", "server.drain_ms", "store.quota", "store.colour", "unknown")
+NODE_FAULTS = """
+[node]
+socket = 5
+chunk_tokens = 1
+colour = "blue"
+[save]
+threads = "many"
+[unknown]
+x = 1
+"""
+NODE_NAMES = ("node.socket", "node.chunk_tokens", "node.colour", "save.threads", "unknown")
 
 
 class ConfigTest(harness.EndToEnd):
@@ -26,11 +37,13 @@ class ConfigTest(harness.EndToEnd):
         return subprocess.run([os.environ[program], "--config", path, "--check-config"],
                               capture_output=True, text=True, timeout=harness.LIMIT_S, check=False)
 
-    def test_server_reports_all_faults(self):
-        done = self.check("SLUICE_SLUICED", SERVER_FAULTS)
-        self.assertNotEqual(done.returncode, 0)
-        for name in SERVER_NAMES:
-            self.assertIn(name, done.stderr)
+    def test_all_faults_are_reported(self):
+        for program, text, names in (("SLUICE_SLUICED", SERVER_FAULTS, SERVER_NAMES),
+                                     ("SLUICE_NODE", NODE_FAULTS, NODE_NAMES)):
+            done = self.check(program, text)
+            self.assertNotEqual(done.returncode, 0)
+            for name in names:
+                self.assertIn(name, done.stderr)
 
     def test_not_toml(self):
         for program in ("SLUICE_SLUICED", "SLUICE_NODE"):
