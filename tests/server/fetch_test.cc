@@ -157,7 +157,7 @@ TEST_F(FetchTest, SlowReaderHoldsNobodyUpAndLittleMemory) {
   EXPECT_EQ(Collect(fast)[1].bytes.size(), size_t{32} << 20);
   // Both ends of the streams are in this process: windows and frames, but not eight chunks.
   const v1::StatsResponse stats = Stats();
-  EXPECT_LT(stats.sent_bytes(), uint64_t{80} << 20);
+  EXPECT_LT(stats.sent_bytes(), uint64_t{40} << 20);
   EXPECT_EQ(stats.cache_bytes(), chunk.container.size());
   for (Load& load : slow) load.context->TryCancel();
   for (Load& load : slow) {

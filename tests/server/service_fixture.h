@@ -44,7 +44,12 @@ class ServiceTest : public testing::Test {
     auto server = RpcServer::Start(config, service_.get());
     ASSERT_THAT(server.status(), IsOk());
     server_ = *std::move(server);
-    channel_ = grpc::CreateChannel(server_->addresses()[0], grpc::InsecureChannelCredentials());
+    // A fixed receive window, so that what a slow reader takes does not depend on the machine's
+    // speed.
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    channel_ = grpc::CreateCustomChannel(server_->addresses()[0],
+                                         grpc::InsecureChannelCredentials(), arguments);
     stub_ = v1::Store::NewStub(channel_);
   }
 
