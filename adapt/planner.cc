@@ -222,6 +222,7 @@ void LoadPlanner::AskBases(const LinkView& link) {
 }
 
 void LoadPlanner::AskRefinements(const LinkView& link) {
+  if (CountUndecoded() > kMaxUndecoded) return;
   for (Refinement next = NextRefinement(); next.chunk >= 0; next = NextRefinement()) {
     const Chunk& chunk = chunks_[next.chunk];
     const uint64_t bytes = chunk.Bytes(chunk.asked + 1, next.last_step);
@@ -323,6 +324,20 @@ bool LoadPlanner::DecodePending() const {
   return std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& chunk) {
     return chunk.state == State::kOpen && chunk.asked > chunk.loaded;
   });
+}
+
+// Chunks of which a step has arrived whole and is not written yet.
+size_t LoadPlanner::CountUndecoded() const {
+  std::vector<int> arrived;
+  for (const Chunk& chunk : chunks_) arrived.push_back(chunk.asked);
+  for (const Flight& flight : flights_) {
+    arrived[flight.chunk] = std::min(arrived[flight.chunk], flight.first_step - 1);
+  }
+  size_t count = 0;
+  for (size_t i = 0; i < chunks_.size(); ++i) {
+    count += chunks_[i].state == State::kOpen && arrived[i] > chunks_[i].loaded;
+  }
+  return count;
 }
 
 void LoadPlanner::Issue(uint32_t chunk, int last_step, AskClass ask_class,

@@ -89,10 +89,12 @@ struct LinkView {
 
 class LoadPlanner {
  public:
-  static constexpr int kMaxBaseAttempts = 2;       // asks for one chunk's base
-  static constexpr size_t kMaxAsksInFlight = 32;   // unanswered asks
-  static constexpr size_t kMinAsksInFlight = 2;    // allowed whatever the window, so no idle link
-  static constexpr TimeUs kWindowSlackUs = 20000;  // beyond the round trip
+  static constexpr int kMaxBaseAttempts = 2;      // asks for one chunk's base
+  static constexpr size_t kMaxAsksInFlight = 32;  // unanswered asks
+  static constexpr size_t kMinAsksInFlight = 2;   // allowed whatever the window, so no idle link
+  // Chunks that have arrived and wait for their decode; with more, refinements would only queue.
+  static constexpr size_t kMaxUndecoded = 8;
+  static constexpr TimeUs kWindowSlackUs = 20000;                   // beyond the round trip
   static constexpr uint64_t kProbeWindowBytes = uint64_t{4} << 20;  // throughput unknown
   static constexpr uint64_t kMaxWindowBytes = uint64_t{64} << 20;
 
@@ -173,6 +175,7 @@ class LoadPlanner {
   Refinement BestStep(uint32_t chunk) const;
   Refinement NextRefinement() const;
   bool DecodePending() const;
+  size_t CountUndecoded() const;
   void Issue(uint32_t chunk, int last_step, AskClass ask_class, std::string_view reason);
 
   LoadSpec spec_;

@@ -294,7 +294,7 @@ LoadSession::Failure LoadSession::WhyLate() const {
   if (ServerSilent()) {
     return {RecomputeReason::kServerUnavailable, "the server did not answer within the SLO", false};
   }
-  return {RecomputeReason::kLate, "its bytes did not arrive within the SLO", false};
+  return {RecomputeReason::kLate, "not loaded within the SLO", false};
 }
 
 // Asked long enough ago, and nothing came back.

@@ -161,6 +161,16 @@ TEST(Planner, StallCancelsRefinementsButNotBases) {
   EXPECT_THAT(AskedChunks(planner.Decide(Link(), 2000)), ElementsAre(1, 0, 1, 0));
 }
 
+TEST(Planner, RefinementsWaitWhileDecodingIsBehind) {
+  const uint32_t count = LoadPlanner::kMaxUndecoded + 1;
+  LoadPlanner planner(Spec(count, RecomputeCapability::kAny));
+  const LinkView narrow = Link(900 / 0.021);  // room for the bases alone
+  for (const Ask& ask : planner.Decide(narrow, 0).asks) planner.OnBytes(ask.chunk, 0, ask.bytes);
+  EXPECT_THAT(planner.Decide(Link(), 1).asks, IsEmpty());
+  planner.OnStepLoaded(0, 0);
+  EXPECT_FALSE(planner.Decide(Link(), 2).asks.empty());
+}
+
 TEST(Planner, SuffixIsCutAtTheFirstChunkThatIsNotStored) {
   LoadSpec spec = Spec(4, RecomputeCapability::kSuffix);
   spec.chunks[2] = {};
