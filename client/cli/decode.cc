@@ -5,6 +5,7 @@
 #include "client/cli/json.h"
 #include "client/cli/options.h"
 #include "client/cli/output_metadata.h"
+#include "client/cli/units.h"
 #include "client/context_input.h"
 #include "codec/bytes.h"
 #include "codec/status_macros.h"
@@ -46,8 +47,8 @@ absl::StatusOr<ExitCode> Decode(const Options& options) {
     PrintJson(report);
     return kOk;
   }
-  std::printf("%s: level %s, %zu chunks, %u tokens\n", options.out.c_str(),
-              codec::LevelName(level).c_str(), file.containers.size(), planes->num_tokens());
+  std::printf("%s: level %s, %s, %u tokens\n", options.out.c_str(), codec::LevelName(level).c_str(),
+              FormatCount(file.containers.size(), "chunk").c_str(), planes->num_tokens());
   return kOk;
 }
 

@@ -76,8 +76,9 @@ absl::StatusOr<ExitCode> Encode(const Options& options) {
     return kOk;
   }
   PrintTable(context);
-  std::printf("%s: %zu chunks, %u tokens, %s\n", options.out.c_str(),
-              context.file.containers.size(), input.num_tokens, FormatBytes(bytes.size()).c_str());
+  std::printf("%s: %s, %u tokens, %s\n", options.out.c_str(),
+              FormatCount(context.file.containers.size(), "chunk").c_str(), input.num_tokens,
+              FormatBytes(bytes.size()).c_str());
   return kOk;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/check.h"
 #include "client/cli/commands.h"
 #include "client/cli/fetch_load.h"
@@ -30,7 +31,10 @@ std::string OutcomeText(const ChunkOutcome& outcome) {
   if (outcome.reason == RecomputeReason::kNone) return "loaded";
   std::string text =
       absl::StrCat("recompute: ", std::string(client::RecomputeReasonName(outcome.reason)));
-  if (!outcome.message.empty()) absl::StrAppend(&text, " (", outcome.message, ")");
+  const std::string reason = absl::StrReplaceAll(text, {{"_", " "}, {"recompute: ", ""}});
+  if (!outcome.message.empty() && outcome.message != reason) {
+    absl::StrAppend(&text, " (", outcome.message, ")");
+  }
   return text;
 }
 

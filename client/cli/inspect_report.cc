@@ -23,8 +23,9 @@ void AddProfile(const codec::Profile& profile, InspectReport& report) {
       "", absl::StrCat(geometry.planes.size(), " planes, ", profile.groups().size(), " groups, ",
                        profile.num_levels(), " lossy levels, ", profile.sink_tokens(),
                        " exact first tokens"));
-  report.facts.emplace_back("", absl::StrCat(FormatBytes(geometry.bytes_per_token()), " a token, ",
-                                             geometry.rotary_tables.size(), " rotary embeddings"));
+  report.facts.emplace_back(
+      "", absl::StrCat(FormatBytes(geometry.bytes_per_token()), " a token, ",
+                       FormatCount(geometry.rotary_tables.size(), "rotary embedding")));
   report.details["profile"] = {{"id", id},
                                {"planes", geometry.planes.size()},
                                {"groups", profile.groups().size()},

@@ -20,9 +20,8 @@ constexpr size_t kMinPrefix = 4;  // hexadecimal digits of a namespace
 
 absl::Status ExplainUnreachable(const absl::Status& status, const std::string& address) {
   if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
-  return WithHint(
-      absl::Status(status.code(), absl::StrCat("no answer from ", address, ": ", status.message())),
-      "is sluiced running there? give its address with --server HOST:PORT");
+  return WithHint(absl::Status(status.code(), absl::StrCat("no answer: ", status.message())),
+                  absl::StrCat("is sluiced running at ", address, "? see --server"));
 }
 
 absl::Time ServerOptions::Deadline() const { return absl::Now() + absl::Seconds(timeout_s); }

@@ -22,7 +22,7 @@ struct ServerOptions {
 
   absl::Time Deadline() const;
 };
-// The status; if it says that nothing answered, with the address and advice.
+// The status; if it says that nothing answered, with advice.
 absl::Status ExplainUnreachable(const absl::Status& status, const std::string& address);
 void AddServer(CLI::App& app, ServerOptions& options);
 

@@ -30,7 +30,7 @@ absl::StatusOr<ExitCode> Pin(const Options& options) {
   if (options.json) {
     PrintJson({{"matched_chunks", matched}, {"pinned", !options.off}});
   } else {
-    std::printf("%s chunks %s\n", FormatCount(matched).c_str(),
+    std::printf("%s %s\n", FormatCount(matched, "chunk").c_str(),
                 options.off ? "unpinned" : "pinned");
   }
   return kOk;

@@ -104,8 +104,8 @@ absl::StatusOr<ExitCode> Put(const Options& options) {
     return kOk;
   }
   PrintChunks(chunks, source.file.descriptor.chunk_tokens);
-  std::printf("%zu chunks, %s sent; namespace %s\n", chunks.size(), FormatBytes(sent_bytes).c_str(),
-              digest.c_str());
+  std::printf("%s, %s sent; namespace %s\n", FormatCount(chunks.size(), "chunk").c_str(),
+              FormatBytes(sent_bytes).c_str(), digest.c_str());
   return kOk;
 }
 

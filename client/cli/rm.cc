@@ -36,10 +36,11 @@ absl::StatusOr<ExitCode> Rm(const Options& options) {
                {"pinned_chunks", result.pinned_chunks}});
     return kOk;
   }
-  std::printf("%s chunks removed, %s freed\n", FormatCount(result.deleted_chunks).c_str(),
+  std::printf("%s removed, %s freed\n", FormatCount(result.deleted_chunks, "chunk").c_str(),
               FormatBytes(result.deleted_bytes).c_str());
   if (result.pinned_chunks > 0) {
-    Note(absl::StrCat(result.pinned_chunks, " pinned chunks were kept; see --include-pinned"));
+    Note(absl::StrCat("kept ", FormatCount(result.pinned_chunks, "pinned chunk"),
+                      "; see --include-pinned"));
   }
   return kOk;
 }

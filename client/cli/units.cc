@@ -58,4 +58,8 @@ std::string FormatCount(uint64_t value) {
   return digits;
 }
 
+std::string FormatCount(uint64_t value, const char* noun) {
+  return absl::StrCat(FormatCount(value), " ", noun, value == 1 ? "" : "s");
+}
+
 }  // namespace sluice::cli

@@ -11,6 +11,7 @@ std::string FormatRate(double bytes_per_s);  // "1.23 MB/s"; "-" if nothing was 
 std::string FormatMs(double ms);             // "12.3 ms", "2.05 s"
 std::string FormatAge(uint64_t ms);          // "3 h 12 min"
 std::string FormatNumber(double value);      // three significant digits, no unit
-std::string FormatCount(uint64_t value);     // "1,234,567"
+std::string FormatCount(uint64_t value, const char* noun);  // "1 chunk", "1,234 chunks"
+std::string FormatCount(uint64_t value);                    // "1,234,567"
 
 }  // namespace sluice::cli
