@@ -13,7 +13,7 @@ constexpr char kExamples[] = R"(Examples:
   sluice rm 3fa9
   sluice rm my-model --idle 86400
   sluice rm 3fa9 --chunk KEY --include-pinned
-NAMESPACE is the start of a digest, or a model's name; without --chunk all its chunks are removed.)";
+NAMESPACE is the start of a digest, or a model's name; without --chunk all chunks are removed.)";
 
 struct Options {
   ServerOptions server;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes codec/builtin_tables.inc: the symbol tables and centroids of the built-in profile's row classes.
+"""Writes codec/builtin_tables.inc: symbol tables and centroids of the built-in profile's row classes.
 
   make_tables.py > codec/builtin_tables.inc
 
-A class is a shape and a scale. Shapes are even mixtures of Gauss and Laplace densities; the scale is the
-standard deviation in steps of the level that the class codes. The numbers are committed, so that every machine
-has the same ones; this script says where they come from.
+A class is a shape and a scale. Shapes are even mixtures of Gauss and Laplace densities; the scale
+is the standard deviation in steps of the level that the class codes. The numbers are committed, so
+that every machine has the same ones; this script says where they come from.
 """
 import math
 
@@ -94,7 +94,8 @@ def main():
     print("// Made by codec/tables/make_tables.py.")
     print(f"inline constexpr int kBaseClasses = {len(base)};")
     print(f"inline constexpr int kRefinementClasses = {len(refinement)};")
-    growth = len(SHAPES) * round(math.log2(3) * SCALES_PER_OCTAVE)  # the same scale in steps a third
+    # The same scale in steps that are a third as wide.
+    growth = len(SHAPES) * round(math.log2(3) * SCALES_PER_OCTAVE)
     print(f"inline constexpr int kClassGrowth = {growth};")
     print(f"inline constexpr int kClassWake = {CLASS_WAKE};")
     print("inline constexpr uint16_t kBaseFrequencies[kBaseClasses][16] = {")

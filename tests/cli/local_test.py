@@ -57,7 +57,8 @@ class EncodeTest(harness.CliTest):
 
     def test_report_for_machines(self):
         report = self.encode(self.cache(), "--lossless", "--json").json()
-        self.assertEqual([level["level"] for level in report["levels"]], ["0", "1", "2", "lossless"])
+        levels = [level["level"] for level in report["levels"]]
+        self.assertEqual(levels, ["0", "1", "2", "lossless"])
         for level in report["levels"]:
             self.assertLessEqual(level["mean_error"], level["max_error"])
             self.assertLessEqual(level["max_error"], level["error_bound"])
@@ -225,7 +226,8 @@ class DecodeAndInspectTest(harness.CliTest):
         data[-1] ^= 1
         self.encoded.write_bytes(data)
         result = self.sluice("inspect", "--json", self.encoded, code=DAMAGED)
-        self.assertEqual([chunk["intact"] for chunk in result.json()["chunks"]], [True] * 4 + [False])
+        intact = [chunk["intact"] for chunk in result.json()["chunks"]]
+        self.assertEqual(intact, [True] * 4 + [False])
         self.refused("decode", self.encoded, self.path("out"), code=DAMAGED, says=["chunk 4"])
 
     def test_truncated(self):

