@@ -83,7 +83,8 @@ absl::Status Files::MakeFolder(const std::string& path) {
   if (::mkdir(path.c_str(), 0750) != 0) {
     return errno == EEXIST ? absl::OkStatus() : ErrnoStatus("mkdir", path);
   }
-  return SyncFolder(std::filesystem::path(path).parent_path().string());
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return SyncFolder(parent.empty() ? "." : parent);
 }
 
 absl::Status Files::WriteWhole(const std::string& temporary, const std::string& folder,
