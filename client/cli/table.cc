@@ -30,6 +30,10 @@ Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
 void Table::Add(std::vector<std::string> cells) {
   cells.resize(columns_.size());
+  for (std::string& cell : cells) {  // names come from files and servers: no escape sequences
+    std::ranges::replace_if(
+        cell, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  }
   rows_.push_back(std::move(cells));
 }
 
