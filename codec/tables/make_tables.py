@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes codec/builtin_tables.inc: symbol tables and centroids of the built-in profile's row classes.
+"""Writes codec/builtin_tables.inc: symbol tables and centroids of the built-in profile's rows.
 
   make_tables.py > codec/builtin_tables.inc
 
