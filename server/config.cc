@@ -41,7 +41,7 @@ std::vector<Field> Fields(Config& c) {
       {"store.quota", &c.quota_bytes, 1 << 20, kNoMax},
       {"cache.limit", &c.cache_bytes, 0, kNoMax},
       {"cache.max_chunk_percent", &c.cache_max_chunk_percent, 1, 100},
-      {"limits.max_frame_bytes", &l.max_frame_bytes, 4 << 10, 16 << 20},
+      {"limits.max_frame_bytes", &l.max_frame_bytes, 4 << 10, 1 << 20},
       {"limits.max_keys_per_request", &l.max_keys_per_request, 1, 65536},
       {"limits.max_chunk_bytes", &l.max_chunk_bytes, 4 << 10, kNoMax},
       {"limits.max_profile_bytes", &l.max_profile_bytes, 1 << 10, 256 << 20},

@@ -15,7 +15,7 @@ namespace sluice::server {
 
 // Limits that clients meet. Everything a client can make the server hold has one.
 struct Limits {
-  uint32_t max_frame_bytes = 1 << 20;             // 4 KiB .. 16 MiB
+  uint32_t max_frame_bytes = 1 << 20;             // 4 KiB .. 1 MiB
   uint32_t max_keys_per_request = 2048;           // 1 .. 65536
   uint64_t max_chunk_bytes = uint64_t{1} << 30;   // 4 KiB ..
   uint64_t max_profile_bytes = 16 << 20;          // 1 KiB .. 256 MiB
