@@ -153,6 +153,7 @@ TEST_F(SaverTest, DeadAndSilentServersFailTheSave) {
 
 TEST_F(SaverTest, UnregisteringWaitsForTheSave) {
   Start({.hold = true});
+  const auto in_use = *registry_.Find(pool_id_);  // however soon the save lets go of the pool
   const auto ticket = Enqueue(1);
   EXPECT_EQ(registry_.Remove(pool_id_, absl::Now()).code(), absl::StatusCode::kDeadlineExceeded);
   fake_->Release();
