@@ -24,8 +24,7 @@ BaseTable MakeBaseTable(const uint16_t (&frequencies)[kBaseSymbols], const uint8
   return table;
 }
 
-RefinementTable MakeRefinementTable(const uint16_t (&frequencies)[kContexts][kRefinementSymbols],
-                                    const uint8_t (&shift)[2]) {
+RefinementTable MakeRefinementTable(const uint16_t (&frequencies)[kContexts][kRefinementSymbols]) {
   RefinementTable table;
   for (int c = 0; c < kContexts; ++c) {
     uint16_t start = 0;
@@ -34,7 +33,6 @@ RefinementTable MakeRefinementTable(const uint16_t (&frequencies)[kContexts][kRe
       start += frequencies[c][s];
     }
   }
-  table.shift = {shift[0], shift[1]};
   return table;
 }
 
@@ -45,9 +43,8 @@ uint8_t ClassTables::PredictRefinementClass(uint8_t parent) const {
   return static_cast<uint8_t>(std::min<size_t>(parent + growth, refinement.size()));
 }
 
-CentroidShift ClassTables::ShiftOf(bool base_layer, uint8_t row_class) const {
-  if (row_class == 0) return {};
-  return base_layer ? base[row_class - 1].shift : refinement[row_class - 1].shift;
+CentroidShift ClassTables::ShiftOf(int layer, uint8_t row_class) const {
+  return layer > 0 || row_class == 0 ? CentroidShift() : base[row_class - 1].shift;
 }
 
 const ClassTables& BuiltinTables() {
@@ -57,8 +54,7 @@ const ClassTables& BuiltinTables() {
       made->base.push_back(MakeBaseTable(kBaseFrequencies[c], kBaseShifts[c]));
     }
     for (int c = 0; c < kRefinementClasses; ++c) {
-      made->refinement.push_back(
-          MakeRefinementTable(kRefinementFrequencies[c], kRefinementShifts[c]));
+      made->refinement.push_back(MakeRefinementTable(kRefinementFrequencies[c]));
     }
     for (int s = 0; s < kBaseSymbols; ++s) {
       std::vector<float>& bits = made->base_bits.emplace_back();

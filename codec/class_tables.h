@@ -43,7 +43,6 @@ struct BaseTable {
 
 struct RefinementTable {
   std::array<std::array<TableSymbol, kRefinementSymbols>, kContexts> symbols;
-  CentroidShift shift;
 };
 
 struct ClassTables {
@@ -62,8 +61,10 @@ struct ClassTables {
   size_t num_classes(bool base_layer) const { return base_layer ? base.size() : refinement.size(); }
   // The class that a row is expected to have in the layer after one where it has class `parent`.
   uint8_t PredictRefinementClass(uint8_t parent) const;
-  // The shift of a row's values at the level that the layer completes.
-  CentroidShift ShiftOf(bool base_layer, uint8_t row_class) const;
+  // The shift of a row's values at the level that the layer completes. Only level 0 has any: finer
+  // bins are so narrow that a shift, which attention cannot average out as it does rounding, costs
+  // more divergence than its smaller squared error saves.
+  CentroidShift ShiftOf(int layer, uint8_t row_class) const;
 };
 
 // Those of the built-in profile.

@@ -70,7 +70,7 @@ double ErrorBound(const SegmentContext& context, const GroupCode& code, size_t i
   const PlaneCode& plane = code.planes[i];
   int shift = 0;
   for (size_t row = plane.first_row; row < plane.first_row + spec.channels(); ++row) {
-    const CentroidShift of_row = BuiltinTables().ShiftOf(code.layer == 0, code.classes[row]);
+    const CentroidShift of_row = BuiltinTables().ShiftOf(code.layer, code.classes[row]);
     shift = std::max<int>({shift, of_row.one, of_row.more});
   }
   const double level_step = plane.step * StepRatioOf(*context.profile, code.layer);

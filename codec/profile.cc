@@ -17,18 +17,18 @@ constexpr uint16_t kVersion = 1;
 constexpr uint16_t kBuiltinKind = 0;
 constexpr int kBuiltinLevels = 3;
 
-// Measured on real caches: errors in values cost more than errors in keys, and errors in the first
-// model layers more than in the last, because they pass through all that follow.
-constexpr double kKeyStep = 0.61;
-constexpr double kValueStep = 0.50;
-constexpr double kValueStepSlope = 0.5;
+// Measured on real caches of six documents: among steps of one rate these have the least
+// divergence, to within the documents' scatter. Errors in the values of the first model layers cost
+// most, because they pass through all that follow.
+constexpr double kKeyStep = 0.48;
+constexpr double kValueStep = 0.59;  // half of it in the first model layer, twice in the last
 
 double BuiltinStep(const PlaneSpec& plane, uint32_t last_model_layer) {
   if (!IsQuantisable(plane.element_type) || plane.channels() > Profile::kMaxCodedChannels) return 0;
   double step = kKeyStep;
   if (plane.kind != PlaneKind::kKey) {
     const double depth = last_model_layer == 0 ? 0.5 : 1.0 * plane.model_layer / last_model_layer;
-    step = kValueStep * (1 + kValueStepSlope * (2 * depth - 1));
+    step = kValueStep * std::exp2(2 * depth - 1);
   }
   // A multiple of 1/256, so that the same model gives the same bytes on every machine.
   return std::round(256 * step) / 256;

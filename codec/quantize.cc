@@ -41,18 +41,18 @@ Spread MeasureSpread(std::span<const float> rows, size_t num_tokens, size_t skip
 }
 
 bool QuantizeRow(std::span<const float> row, size_t skip, double mean, float step,
-                 int32_t& mean_in_steps, std::span<int16_t> values) {
-  const double rounded_mean = std::nearbyint(mean / step);
+                 int32_t& mean_parts, std::span<int16_t> values) {
+  const double rounded_mean = std::nearbyint(mean / step * kMeanParts);
   if (!(std::abs(rounded_mean) <= kMaxMean)) return false;
-  mean_in_steps = static_cast<int32_t>(rounded_mean);
+  mean_parts = static_cast<int32_t>(rounded_mean);
+  const float coded_mean = static_cast<float>(mean_parts) / kMeanParts;  // exact
   skip = std::min(skip, row.size());
   std::fill_n(values.begin(), skip, int16_t{0});
   bool fits = true;
   // Unsigned: a quotient that is too large may wrap, and is found out.
-  const uint32_t origin =
-      std::bit_cast<uint32_t>(kRounder) + static_cast<uint32_t>(mean_in_steps) - kMaxValue;
+  const uint32_t origin = std::bit_cast<uint32_t>(kRounder) - kMaxValue;
   for (size_t t = skip; t < row.size(); ++t) {
-    const float quotient = row[t] / step;
+    const float quotient = row[t] / step - coded_mean;
     const uint32_t value = std::bit_cast<uint32_t>(quotient + kRounder) - origin;
     fits &= (std::abs(quotient) < kLargestQuotient) & (value <= 2 * kMaxValue);
     values[t] = static_cast<int16_t>(value - kMaxValue);
@@ -61,9 +61,9 @@ bool QuantizeRow(std::span<const float> row, size_t skip, double mean, float ste
 }
 
 void DequantizeRow(std::span<const int16_t> values, CentroidShift shift, int ratio,
-                   int32_t mean_in_steps, float step, std::span<float> out) {
+                   int32_t mean_parts, float step, std::span<float> out) {
   const float scale = static_cast<float>(ratio) / 256;  // exact
-  const float mean = static_cast<float>(mean_in_steps);
+  const float mean = static_cast<float>(mean_parts) / kMeanParts;  // exact
   const int32_t one = shift.one;
   const int32_t more = shift.more;
   for (size_t t = 0; t < values.size(); ++t) {

@@ -52,7 +52,7 @@ void ReconstructPlane(const SegmentContext& context, const GroupCode& code, size
     for (size_t dim = 0; dim < spec.head_dim; ++dim) {
       const size_t row = plane_code.first_row + head * spec.head_dim + dim;
       DequantizeRow(std::span(code.values).subspan(row * num_tokens, num_tokens),
-                    tables.ShiftOf(code.layer == 0, code.classes[row]), ratio, code.means[row],
+                    tables.ShiftOf(code.layer, code.classes[row]), ratio, code.means[row],
                     plane_code.step, std::span(rows).subspan(dim * num_tokens, num_tokens));
     }
     if (rotation != nullptr) rotation->Rotate(rows);

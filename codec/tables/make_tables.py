@@ -104,10 +104,9 @@ def main():
     print("};\ninline constexpr uint16_t kRefinementFrequencies[kRefinementClasses][7][3] = {")
     for c in refinement:
         print("    {" + ",\n     ".join(f"{{{rows(t)}}}" for t in refinement_table(*c)) + "},")
-    for name, family in (("Base", base), ("Refinement", refinement)):
-        print(f"}};\ninline constexpr uint8_t k{name}Shifts[k{name}Classes][2] = {{")
-        for c in family:
-            print(f"    {{{rows(shifts(*c))}}},")
+    print("};\ninline constexpr uint8_t kBaseShifts[kBaseClasses][2] = {")
+    for c in base:
+        print(f"    {{{rows(shifts(*c))}}},")
     print("};")
 
 

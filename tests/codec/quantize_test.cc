@@ -29,15 +29,15 @@ TEST(QuantizeTest, ErrorIsWithinTheBoundAtEveryLevel) {
     std::vector<float> row(333);
     for (float& x : row) x = normal(random);
     const float step = 0.37f;
-    int32_t mean_in_steps = 0;
+    int32_t mean_parts = 0;
     std::vector<int16_t> values(row.size());
-    ASSERT_TRUE(QuantizeRow(row, 4, mean, step, mean_in_steps, values));
+    ASSERT_TRUE(QuantizeRow(row, 4, mean, step, mean_parts, values));
     for (size_t t = 0; t < 4; ++t) EXPECT_EQ(values[t], 0);
     std::vector<float> back(row.size());
     int ratio = 1;
     for (int level = 0; level < 4; ++level, ratio *= 3) {
       const CentroidShift shift = {.one = 40, .more = 12};
-      DequantizeRow(values, shift, ratio, mean_in_steps, step, back);
+      DequantizeRow(values, shift, ratio, mean_parts, step, back);
       for (size_t t = 4; t < row.size(); ++t) {
         const double bound = ratio * step * (0.5 + 40 / 256.0) + kFloatSlack * std::abs(row[t]);
         EXPECT_LE(std::abs(back[t] - row[t]), bound);
@@ -50,23 +50,24 @@ TEST(QuantizeTest, ErrorIsWithinTheBoundAtEveryLevel) {
 TEST(QuantizeTest, CentroidsLieTowardsZero) {
   const std::vector<int16_t> values = {0, 1, -1, 2, -2, 30000};
   std::vector<float> out(values.size());
-  DequantizeRow(values, {.one = 64, .more = 32}, 3, 10, 0.5f, out);
+  DequantizeRow(values, {.one = 64, .more = 32}, 3, 10 * kMeanParts, 0.5f, out);
   EXPECT_EQ(out, (std::vector<float>{5, 6.125f, 3.875f, 7.8125f, 2.1875f, 45004.8125f}));
 }
 
 TEST(QuantizeTest, RefusesIntegersThatAreTooLarge) {
-  int32_t mean_in_steps = 0;
+  int32_t mean_parts = 0;
   std::vector<int16_t> values(3);
   const auto quantize = [&](float x, double mean) {
     const std::vector<float> row = {0, static_cast<float>(mean), x};
-    return QuantizeRow(row, 1, mean, 1, mean_in_steps, values);
+    return QuantizeRow(row, 1, mean, 1, mean_parts, values);
   };
   EXPECT_TRUE(quantize(kMaxValue, 0));
   EXPECT_TRUE(quantize(-kMaxValue, 0));
   EXPECT_FALSE(quantize(kMaxValue + 1, 0));
   EXPECT_FALSE(quantize(-kMaxValue - 1, 0));
-  EXPECT_TRUE(quantize(kMaxMean + 5, kMaxMean));
-  EXPECT_FALSE(quantize(0, kMaxMean + 1.0));
+  constexpr double kLargestMean = kMaxMean / kMeanParts;
+  EXPECT_TRUE(quantize(kLargestMean + 5, kLargestMean));
+  EXPECT_FALSE(quantize(0, kLargestMean + 1));
   EXPECT_FALSE(quantize(0, 1e300));
   for (float x :
        {4e6f, 1e9f, -1e9f, 1e20f, -1e38f, std::numeric_limits<float>::infinity(),

@@ -55,7 +55,6 @@ TEST(ClassTablesTest, EverySlotHasItsSymbol) {
       }
       EXPECT_EQ(next, kProbScale);
     }
-    EXPECT_LE(table.shift.one, 128);
   }
   for (size_t parent = 0; parent <= tables.refinement.size(); ++parent) {
     const uint8_t predicted = tables.PredictRefinementClass(static_cast<uint8_t>(parent));
