@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the Debian packages that Sluice needs and that are missing; does nothing without any.
-#   deploy/install-deps.sh [--runtime | --build | --test]
+#   deploy/install-deps.sh [--runtime | --build | --test | --help]
 # --runtime: what the programs need to run; --build: and to be built; --test (default): and tested.
 set -euo pipefail
 
@@ -15,8 +15,12 @@ case "${1:---test}" in
   --runtime) kinds="runtime" ;;
   --build) kinds="runtime build" ;;
   --test) kinds="runtime build test" ;;
+  -h | --help)
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    exit 0
+    ;;
   *)
-    echo "usage: $0 [--runtime | --build | --test]" >&2
+    echo "usage: $0 [--runtime | --build | --test | --help]" >&2
     exit 2
     ;;
 esac

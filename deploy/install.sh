@@ -1,8 +1,19 @@
 #!/bin/bash
 # Installs what a build folder holds into the system: programs, systemd units, sample configurations
 # (existing ones are kept), the user of the node daemon. Needs root. Starts nothing.
-#   deploy/install.sh [BUILD_FOLDER]
+#   deploy/install.sh [--help | BUILD_FOLDER]
 set -euo pipefail
+
+case "${1-}" in
+  -h | --help)
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    exit 0
+    ;;
+  -*)
+    echo "usage: $0 [--help | BUILD_FOLDER]" >&2
+    exit 2
+    ;;
+esac
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${1:-$root/build}

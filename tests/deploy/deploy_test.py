@@ -68,6 +68,14 @@ class Deploy(unittest.TestCase):
                 self.assert_succeeds("bash", "-n", str(script))
                 self.assertTrue(os.access(script, os.X_OK), f"{script} is not executable")
 
+    def test_scripts_explain_themselves(self):
+        for script in sorted(DEPLOY.glob("*.sh")):
+            with self.subTest(script=script.name):
+                text = self.assert_succeeds(str(script), "--help").stdout
+                self.assertIn(f"deploy/{script.name}", text)
+                self.assertNotIn("set -euo", text)
+                self.assertEqual(run(str(script), "--no-such-flag").returncode, 2)
+
     @unittest.skipUnless(shutil.which("shellcheck"), "shellcheck is not installed")
     def test_scripts_are_clean(self):
         self.assert_succeeds("shellcheck", *map(str, SCRIPTS))
