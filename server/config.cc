@@ -106,8 +106,8 @@ std::string ReadField(const toml::value& value, const Field& field) {
 void ReadTable(const toml::value& root, ConfigFile* file) {
   const std::vector<Field> fields = Fields(file->config);
   auto fault = [&](const toml::value& at, absl::string_view key, absl::string_view message) {
-    file->faults.push_back(
-        absl::StrCat(file->name, ":", at.location().line(), ": ", key, ": ", message));
+    const uint32_t line = at.location().line();
+    file->faults.emplace(line, absl::StrCat(file->name, ":", line, ": ", key, ": ", message));
   };
   for (const auto& [table_name, table] : root.as_table(std::nothrow)) {
     const bool known = std::ranges::any_of(
@@ -126,9 +126,24 @@ void ReadTable(const toml::value& root, ConfigFile* file) {
       }
       file->lines[key] = value.location().line();
       const std::string message = ReadField(value, *field);
-      if (!message.empty()) fault(value, key, message);
+      if (message.empty()) continue;
+      fault(value, key, message);
+      file->unread.insert(key);
     }
   }
+}
+
+// What to do about a line such as `quota = 64 GiB`, which is no TOML; empty for other lines.
+std::string SizeHint(absl::string_view text, uint32_t line) {
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  if (line < 1 || line > lines.size()) return "";
+  absl::string_view value = lines[line - 1];
+  value = value.substr(0, value.find('#'));
+  const size_t equals = value.find('=');
+  if (equals == absl::string_view::npos) return "";
+  value = absl::StripAsciiWhitespace(value.substr(equals + 1));
+  if (value.empty() || !absl::ascii_isalpha(value.back()) || !ParseBytes(value).ok()) return "";
+  return absl::StrCat("; write it as a string: \"", value, "\"");
 }
 
 bool NestsTooDeeply(absl::string_view text) {
@@ -172,25 +187,32 @@ ConfigFile ParseConfig(absl::string_view text, const std::string& name) {
   ConfigFile file;
   file.name = name;
   if (text.size() > kMaxConfigBytes || NestsTooDeeply(text)) {
-    file.faults.push_back(absl::StrCat(name, ":1: too long (limit ", kMaxConfigBytes,
-                                       " bytes) or nested too deeply (limit ", kMaxNesting, ")"));
+    file.faults.emplace(1, absl::StrCat(name, ":1: too long (limit ", kMaxConfigBytes,
+                                        " bytes) or nested too deeply (limit ", kMaxNesting, ")"));
     return file;
   }
   // The library reports by exceptions, of which some are not its own types; they end here.
   try {
     std::istringstream in{std::string(text)};
     ReadTable(toml::parse(in, name), &file);
+    return file;
   } catch (const toml::exception& error) {
     std::vector<std::string> words = absl::StrSplit(error.what(), '\n');
     const std::string what = words.empty() ? "" : words.front();
-    file.faults.push_back(absl::StrCat(name, ":", error.location().line(), ": ", what));
+    const uint32_t line = error.location().line();
+    file.faults.emplace(line, absl::StrCat(name, ":", line, ": ", what, SizeHint(text, line)));
   } catch (const std::exception& error) {
-    file.faults.push_back(absl::StrCat(name, ":1: ", error.what()));
+    file.faults.emplace(1, absl::StrCat(name, ":1: ", error.what()));
   }
+  // Nothing was read, so nothing can be said of the values.
+  for (const Field& field : Fields(file.config)) file.unread.insert(field.key);
   return file;
 }
 
-std::vector<ConfigFault> CheckConfig(const Config& config) {
+namespace {
+
+// Numbers that are out of their field's range.
+std::vector<ConfigFault> RangeFaults(const Config& config) {
   std::vector<ConfigFault> faults;
   Config copy = config;
   for (const Field& field : Fields(copy)) {
@@ -202,50 +224,70 @@ std::vector<ConfigFault> CheckConfig(const Config& config) {
     } else {
       continue;
     }
-    if (value < field.min || value > field.max) {
-      faults.push_back(
-          {field.key, absl::StrCat(value, " is not within ", field.min, " .. ", field.max)});
-    }
+    if (value >= field.min && value <= field.max) continue;
+    const std::string range = field.max == kNoMax
+                                  ? absl::StrCat(" is below ", field.min)
+                                  : absl::StrCat(" is not within ", field.min, " .. ", field.max);
+    faults.push_back({field.key, absl::StrCat(value, range), ""});
   }
-  if (config.listen.empty() || config.listen.size() > kMaxListenAddresses) {
+  return faults;
+}
+
+void CheckListen(const std::vector<std::string>& listen, std::vector<ConfigFault>& faults) {
+  if (listen.empty() || listen.size() > kMaxListenAddresses) {
     faults.push_back(
-        {"server.listen", absl::StrCat("must name 1 .. ", kMaxListenAddresses, " addresses")});
+        {"server.listen", absl::StrCat("must name 1 .. ", kMaxListenAddresses, " addresses"), ""});
   }
-  for (const std::string& address : config.listen) {
+  for (const std::string& address : listen) {
     const bool is_unix = absl::StartsWith(address, "unix:") && address.size() > 5;
     const size_t colon = address.rfind(':');
     uint32_t port = 0;
     const bool is_tcp = colon != std::string::npos && colon > 0 &&
                         absl::SimpleAtoi(address.substr(colon + 1), &port) && port <= 65535;
-    if (!is_unix && !is_tcp) {
-      faults.push_back(
-          {"server.listen", absl::StrCat("\"", address, "\" is neither host:port nor unix:/path")});
-    }
+    if (is_unix || is_tcp) continue;
+    faults.push_back({"server.listen",
+                      absl::StrCat("\"", address, "\" is neither host:port nor unix:/path"), ""});
   }
+}
+
+}  // namespace
+
+std::vector<ConfigFault> CheckConfig(const Config& config) {
+  std::vector<ConfigFault> faults = RangeFaults(config);
+  // A chunk must fit; not said of a limit that is out of range itself.
+  const auto check_chunk_fits = [&](const std::string& key, uint64_t bytes) {
+    if (config.limits.max_chunk_bytes <= bytes) return;
+    if (std::ranges::find(faults, key, &ConfigFault::key) != faults.end()) return;
+    faults.push_back({"limits.max_chunk_bytes",
+                      absl::StrCat("must not exceed ", key, " (", bytes, " bytes)"), key});
+  };
+  check_chunk_fits("store.quota", config.quota_bytes);
+  check_chunk_fits("limits.max_upload_bytes", config.limits.max_upload_bytes);
+  CheckListen(config.listen, faults);
   if (config.data_dir.empty()) {
-    faults.push_back({"store.data_dir", "must be set (or give --data-dir)"});
-  }
-  if (config.limits.max_chunk_bytes > config.quota_bytes) {
-    faults.push_back({"limits.max_chunk_bytes", absl::StrCat("must not exceed store.quota (",
-                                                             config.quota_bytes, " bytes)")});
+    faults.push_back({"store.data_dir", "must be set (or give --data-dir)", ""});
   }
   static constexpr absl::string_view kLevels[] = {"debug", "info", "warn", "error"};
   if (std::ranges::find(kLevels, config.log_level) == std::end(kLevels)) {
-    faults.push_back({"log.level", absl::StrCat("\"", config.log_level, "\" is none of ",
-                                                absl::StrJoin(kLevels, ", "))});
+    faults.push_back(
+        {"log.level",
+         absl::StrCat("\"", config.log_level, "\" is none of ", absl::StrJoin(kLevels, ", ")), ""});
   }
   return faults;
 }
 
 std::vector<std::string> AllFaults(const ConfigFile& file) {
-  std::vector<std::string> all = file.faults;
+  std::multimap<uint32_t, std::string> all = file.faults;
   for (const ConfigFault& fault : CheckConfig(file.config)) {
-    const auto line = file.lines.find(fault.key);
-    all.push_back(line == file.lines.end() ? absl::StrCat(fault.key, ": ", fault.message)
-                                           : absl::StrCat(file.name, ":", line->second, ": ",
-                                                          fault.key, ": ", fault.message));
+    if (file.unread.contains(fault.key) || file.unread.contains(fault.other_key)) continue;
+    const auto at = file.lines.find(fault.key);
+    const uint32_t line = at == file.lines.end() ? 0 : at->second;
+    const std::string place = line == 0 ? "" : absl::StrCat(file.name, ":", line, ": ");
+    all.emplace(line, absl::StrCat(place, fault.key, ": ", fault.message));
   }
-  return all;
+  std::vector<std::string> faults;
+  for (auto& [line, fault] : all) faults.push_back(std::move(fault));
+  return faults;
 }
 
 }  // namespace sluice::server

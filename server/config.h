@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,9 @@ struct Config {
 };
 
 struct ConfigFault {
-  std::string key;  // "table.key", may be empty
+  std::string key;  // "table.key"
   std::string message;
+  std::string other_key;  // with which the value does not agree, may be empty
 };
 
 // Values that are out of range or do not fit together; empty if there are none.
@@ -60,13 +62,15 @@ struct ConfigFile {
   std::string name;
   Config config;
   std::map<std::string, uint32_t> lines;  // where each key stands
-  std::vector<std::string> faults;        // of the text: syntax, unknown keys, wrong types
+  // Of the text, by line (0: of no line): syntax, unknown keys, wrong types.
+  std::multimap<uint32_t, std::string> faults;
+  std::set<std::string> unread;  // keys whose value has such a fault; a default stands in
 };
 
 // Parses TOML. Reports every fault of the text that can be told apart, as "NAME:LINE: key:
 // message".
 ConfigFile ParseConfig(absl::string_view text, const std::string& name);
-// Everything that is wrong with the text and, after flags were applied, with the values.
+// Everything that is wrong with the text and, after flags were applied, with the values, by line.
 std::vector<std::string> AllFaults(const ConfigFile& file);
 
 // "1048576", "64 GiB", "1.5 MB".

@@ -1,6 +1,7 @@
 // sluiced: the storage server of Sluice.
 //
 // Exit codes: 0 stopped as asked; 1 a failure while running; 2 bad usage or configuration.
+#include <grpc/support/log.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -9,10 +10,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "codec/status_macros.h"
@@ -58,19 +61,40 @@ std::optional<Config> LoadConfig(const Flags& flags) {
     }
     file = ParseConfig(*text, flags.config_path);
   }
-  if (!flags.data_dir.empty()) file.config.data_dir = flags.data_dir;
-  if (!flags.listen.empty()) file.config.listen = flags.listen;
+  // The file is not to blame for a flag's value.
+  if (!flags.data_dir.empty()) {
+    file.config.data_dir = flags.data_dir;
+    file.lines.erase("store.data_dir");
+  }
+  if (!flags.listen.empty()) {
+    file.config.listen = flags.listen;
+    file.lines.erase("server.listen");
+  }
   if (!flags.quota.empty()) {
     const auto bytes = ParseBytes(flags.quota);
-    if (bytes.ok())
+    file.lines.erase("store.quota");
+    if (bytes.ok()) {
       file.config.quota_bytes = *bytes;
-    else
-      file.faults.push_back(absl::StrCat("--quota: ", bytes.status().message()));
+    } else {
+      file.faults.emplace(0, absl::StrCat("--quota: ", bytes.status().message()));
+      file.unread.insert("store.quota");
+    }
   }
   const std::vector<std::string> faults = AllFaults(file);
   for (const std::string& fault : faults) std::fprintf(stderr, "%s\n", fault.c_str());
   if (!faults.empty()) return std::nullopt;
   return file.config;
+}
+
+// Never destroyed: gRPC's threads may log until the process ends.
+spdlog::logger& LoggerOfGrpc() {
+  static auto* const logger = new std::shared_ptr<spdlog::logger>(spdlog::default_logger());
+  return **logger;
+}
+
+// What gRPC says of its own accord (files and lines of its source) is for who looks for it.
+void LogGrpc(gpr_log_func_args* args) {
+  LoggerOfGrpc().debug("event=grpc message=\"{}\"", absl::CHexEscape(args->message));
 }
 
 // The signals that stop the server; blocked in every thread and waited for in Run.
@@ -175,6 +199,8 @@ int Main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("sluiced"));
   spdlog::set_pattern("time=%Y-%m-%dT%H:%M:%S.%eZ level=%l %v", spdlog::pattern_time_type::utc);
   spdlog::set_level(spdlog::level::from_str(config->log_level));
+  LoggerOfGrpc();  // before the first message
+  gpr_set_log_function(LogGrpc);
   const sigset_t signals = StopSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   const absl::Status status = Run(*config, flags);

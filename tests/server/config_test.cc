@@ -84,11 +84,60 @@ TEST(ConfigTest, SampleIsTheDefault) {
   EXPECT_EQ(sample.lines.size(), 17u);
 }
 
+TEST(ConfigTest, FaultsAreInTheOrderOfLines) {
+  const ConfigFile file = ParseConfig(R"([log]
+level = "loud"
+[store]
+data_dir = "/d"
+colour = 1
+
+
+
+
+
+[server]
+drain_ms = -1
+)",
+                                      "c.toml");
+  EXPECT_THAT(AllFaults(file),
+              ElementsAre(HasSubstr("c.toml:2: log.level"), HasSubstr("c.toml:5: store.colour"),
+                          HasSubstr("c.toml:12: server.drain_ms")));
+}
+
+TEST(ConfigTest, OneMistakeIsOneFault) {
+  for (const char* text : {
+           "[store]\ndata_dir = 5\n",
+           "[store]\ndata_dir = '/d'\nquota = 'many'\n[limits]\nmax_chunk_bytes = '65 GiB'\n"
+           "max_upload_bytes = '65 GiB'\n",
+           "[store]\ndata_dir = '/d'\nquota = 5\n",
+           "[store]\ndata_dir = '/d'\n[limits]\nmax_upload_bytes = 'many'\n"
+           "max_chunk_bytes = '9 GiB'\n",
+       }) {
+    EXPECT_EQ(AllFaults(ParseConfig(text, "c.toml")).size(), 1u) << text;
+  }
+}
+
+TEST(ConfigTest, AChunkFitsIntoTheUploads) {
+  Config config;
+  config.data_dir = "/d";
+  config.limits.max_upload_bytes = config.limits.max_chunk_bytes;
+  EXPECT_THAT(CheckConfig(config), IsEmpty());
+  --config.limits.max_upload_bytes;
+  const std::vector<ConfigFault> faults = CheckConfig(config);
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0].key, "limits.max_chunk_bytes");
+}
+
 TEST(ConfigTest, BadSyntaxHasALine) {
-  EXPECT_THAT(ParseConfig("[server]\nlisten = \n", "c.toml").faults,
-              ElementsAre(HasSubstr("c.toml:2")));
-  EXPECT_THAT(ParseConfig(std::string(100, '['), "c.toml").faults,
-              ElementsAre(HasSubstr("nested too deeply")));
+  const auto faults = [](const std::string& text) {
+    return AllFaults(ParseConfig(text, "c.toml"));
+  };
+  EXPECT_THAT(faults("[server]\nlisten = \n"), ElementsAre(HasSubstr("c.toml:2")));
+  EXPECT_THAT(faults(std::string(100, '[')), ElementsAre(HasSubstr("nested too deeply")));
+  EXPECT_THAT(faults("[store]\ndata_dir = '/d'\nquota = 64 GiB  # of it\nx = 1\n"),
+              ElementsAre(HasSubstr("c.toml:3: ")));
+  EXPECT_THAT(faults("[store]\nquota = 64 GiB  # of it\nx = 1\n"),
+              ElementsAre(HasSubstr("write it as a string: \"64 GiB\"")));
 }
 
 TEST(ConfigTest, Sizes) {
