@@ -186,6 +186,8 @@ absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
 ConfigFile ParseConfig(absl::string_view text, const std::string& name) {
   ConfigFile file;
   file.name = name;
+  // Until the text is known to be TOML, nothing can be said of the values.
+  for (const Field& field : Fields(file.config)) file.unread.insert(field.key);
   if (text.size() > kMaxConfigBytes || NestsTooDeeply(text)) {
     file.faults.emplace(1, absl::StrCat(name, ":1: too long (limit ", kMaxConfigBytes,
                                         " bytes) or nested too deeply (limit ", kMaxNesting, ")"));
@@ -194,8 +196,9 @@ ConfigFile ParseConfig(absl::string_view text, const std::string& name) {
   // The library reports by exceptions, of which some are not its own types; they end here.
   try {
     std::istringstream in{std::string(text)};
-    ReadTable(toml::parse(in, name), &file);
-    return file;
+    const toml::value root = toml::parse(in, name);
+    file.unread.clear();
+    ReadTable(root, &file);
   } catch (const toml::exception& error) {
     std::vector<std::string> words = absl::StrSplit(error.what(), '\n');
     const std::string what = words.empty() ? "" : words.front();
@@ -204,8 +207,6 @@ ConfigFile ParseConfig(absl::string_view text, const std::string& name) {
   } catch (const std::exception& error) {
     file.faults.emplace(1, absl::StrCat(name, ":1: ", error.what()));
   }
-  // Nothing was read, so nothing can be said of the values.
-  for (const Field& field : Fields(file.config)) file.unread.insert(field.key);
   return file;
 }
 
