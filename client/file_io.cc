@@ -25,9 +25,10 @@ absl::Status WriteAll(int fd, const std::string& path, std::span<const std::byte
   return absl::OkStatus();
 }
 
-absl::Status WriteParts(const std::string& path, int flags,
+// Errors name `path`, which the file is for.
+absl::Status WriteParts(const std::string& file, const std::string& path, int flags,
                         std::span<const std::span<const std::byte>> parts) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+  const int fd = open(file.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", path));
   absl::Status status;
   for (const auto& part : parts) {
@@ -47,7 +48,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes
   absl::Cleanup close_fd = [fd] { close(fd); };
   struct stat info;
   if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
-  if (S_ISDIR(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, " is a folder"));
+  if (S_ISDIR(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat("read ", path, ": Is a directory"));
+  }
   constexpr size_t kStepBytes = 1 << 20;
   std::string content;
   while (true) {
@@ -71,9 +74,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes
 
 absl::Status WriteFile(const std::string& path, std::span<const std::span<const std::byte>> parts) {
   struct stat info;
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return WriteParts(path, 0, parts);
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return WriteParts(path, path, 0, parts);
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".partial");
-  absl::Status status = WriteParts(temporary, O_CREAT | O_TRUNC, parts);
+  absl::Status status = WriteParts(temporary, path, O_CREAT | O_TRUNC, parts);
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
     status = absl::ErrnoToStatus(errno, absl::StrCat("cannot rename to ", path));
   }

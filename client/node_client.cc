@@ -177,7 +177,7 @@ class GrpcNodeClient : public NodeClient {
     for (v1::SaveEvent event; reader->Read(&event);) last = std::move(event);
     if (const grpc::Status status = reader->Finish(); !status.ok()) return FromGrpc(status, "save");
     if (last.state() != v1::SAVE_STATE_STORED) {
-      return absl::UnavailableError(absl::StrCat("save: ", last.message()));
+      return absl::AbortedError(absl::StrCat("save: ", last.message()));
     }
     return NodeSaved{last.stored_chunks(), last.existing_chunks(), last.bytes()};
   }

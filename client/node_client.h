@@ -73,7 +73,7 @@ class NodeClient {
   virtual absl::StatusOr<LoadResult> Load(
       const NodeLoad& load, const std::function<void(const ChunkOutcome&)>& on_outcome,
       absl::Time deadline) = 0;
-  // Returns when every full chunk is durable, or the save has failed.
+  // Returns when every full chunk is durable. Aborted: the daemon could not store one.
   virtual absl::StatusOr<NodeSaved> Save(const NodeSave& save, absl::Time deadline) = 0;
   virtual absl::StatusOr<NodeStatus> Status(absl::Time deadline) = 0;
 };

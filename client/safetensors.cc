@@ -26,6 +26,8 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kLengthBytes = 8;
+constexpr std::string_view kContextMagic = "SLUICECX";  // which is no safetensors file, but ours
+static_assert(kContextMagic.size() <= kLengthBytes);
 constexpr int kMaxJsonDepth = 4;  // header, tensor, its shape; one to spare
 
 uint64_t LoadLittleEndian64(std::span<const std::byte> bytes) {
@@ -152,6 +154,9 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::by
                                                          uint64_t file_bytes) {
   if (bytes.size() < kLengthBytes) {
     return absl::InvalidArgumentError("not a safetensors file: shorter than its length field");
+  }
+  if (std::memcmp(bytes.data(), kContextMagic.data(), kContextMagic.size()) == 0) {
+    return absl::InvalidArgumentError("this is a .sluice file; decode it first");
   }
   const uint64_t header_bytes = LoadLittleEndian64(bytes);
   if (header_bytes > kMaxSafetensorsHeaderBytes) {

@@ -39,6 +39,12 @@ struct Options {
   bool keep = false, json = false;
 };
 
+// Dimensions are rotated in pairs. The text is a whole number.
+std::string EvenFault(const std::string& text) {
+  const bool odd = !text.empty() && (text.back() - '0') % 2 != 0;
+  return odd ? absl::StrCat(text, " is odd; head_dim must be even") : "";
+}
+
 // One encoded context; the others differ from it in their first token only.
 absl::StatusOr<EncodedContext> MakeContext(const Options& options) {
   SyntheticContext context;
@@ -150,23 +156,26 @@ void AddBench(CLI::App& app, Run& run) {
   CLI::App* sub =
       AddCommand(app, run, "bench", "Measure loads from a server", kExamples, options, Bench);
   const auto number = [&](const char* flag, uint32_t& value, const char* what, uint32_t most) {
-    return sub->add_option(flag, value, what)->check(CLI::Range(1u, most))->capture_default_str();
+    return sub->add_option(flag, value, what)->check(WholeWithin(1, most))->capture_default_str();
   };
   number("--contexts", options->contexts, "Contexts to store", 10'000);
   number("--loads", options->loads, "Loads in all", 1'000'000);
   number("-C,--concurrency", options->concurrency, "Loads at a time", 256);
   sub->add_option("--slo", options->slo_ms, "Time limit of each load, ms")
-      ->check(CLI::Range(0, 600'000))
+      ->check(WholeWithin(0, 600'000))
       ->capture_default_str();
   AddLevel(*sub, options->level, "Only this level (default: the best that the time allows)");
   sub->add_option("--like", options->like, "Use this cache instead of a made-up one");
   number("--layers", options->shape.model_layers, "Made-up cache: model layers", 500);
   number("--heads", options->shape.num_heads, "Made-up cache: KV heads", 1024);
-  number("--dim", options->shape.head_dim, "Made-up cache: head_dim, even", 1024);
+  number("--dim", options->shape.head_dim, "Made-up cache: head_dim, even", 1024)
+      ->check([](const std::string& text) { return EvenFault(text); }, "");
   number("--tokens", options->shape.num_tokens, "Made-up cache: tokens", 1 << 20);
   number("--chunk-tokens", options->chunk_tokens, "Tokens in a chunk",
          codec::NamespaceDescriptor::kMaxChunkTokens);
-  sub->add_option("--seed", options->seed, "Seed of the made-up cache")->capture_default_str();
+  sub->add_option("--seed", options->seed, "Seed of the made-up cache")
+      ->check(WholeWithin(0, UINT64_MAX))
+      ->capture_default_str();
   sub->add_flag("--keep", options->keep, "Leave the contexts on the server");
   AddServer(*sub, options->server);
   AddJson(*sub, options->json);

@@ -74,12 +74,18 @@ void CheckPlane(const codec::PlaneSpec& spec, std::span<const std::byte> origina
 
 }  // namespace
 
+absl::Status CheckShapes(const ContextInput& original, const codec::Profile& profile,
+                         uint32_t num_tokens) {
+  if (original.geometry == profile.geometry() && original.num_tokens >= num_tokens) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("the original has other shapes than what is loaded");
+}
+
 absl::StatusOr<std::vector<CheckedChunk>> CheckChunks(
     const ContextInput& original, const codec::Profile& profile, uint32_t chunk_tokens,
     std::span<const client::ChunkOutcome> outcomes, const client::ContextPlanes& loaded) {
-  if (original.geometry != profile.geometry() || original.num_tokens < loaded.num_tokens()) {
-    return absl::InvalidArgumentError("the original has other shapes than what was loaded");
-  }
+  RETURN_IF_ERROR(CheckShapes(original, profile, loaded.num_tokens()));
   std::vector<CheckedChunk> checked;
   for (const client::ChunkOutcome& outcome : outcomes) {
     if (outcome.reason != client::RecomputeReason::kNone) continue;

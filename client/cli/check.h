@@ -22,6 +22,10 @@ struct CheckedChunk {
   std::string fault;     // what is wrong, with the plane's name; empty if nothing is
 };
 
+// InvalidArgument unless the original has the profile's geometry and so many tokens.
+absl::Status CheckShapes(const client::ContextInput& original, const codec::Profile& profile,
+                         uint32_t num_tokens);
+
 // Checks the loaded chunks among `outcomes`. The bound of a level is the encoder's: the original is
 // encoded here once more. Lossless levels, first tokens of a context that are kept exact, and
 // planes that are not quantised or hold NaN or Inf must be bit-exact.

@@ -26,6 +26,7 @@ struct Options {
 };
 
 absl::StatusOr<ExitCode> Decode(const Options& options) {
+  RETURN_IF_ERROR(CheckOutput(options.out, {options.in}));
   ASSIGN_OR_RETURN(const codec::ContextFile file, ReadContextFile(options.in));
   auto profile = codec::Profile::Parse(codec::AsBytes(file.profile_bytes));
   if (!profile.ok()) return WithPrefix(profile.status(), absl::StrCat(options.in, ": profile"));

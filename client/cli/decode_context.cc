@@ -16,6 +16,7 @@ namespace sluice::cli {
 namespace {
 
 constexpr std::string_view kContextMagic = "SLUICECX";
+constexpr std::string_view kProfileMagic = "SLPF";
 
 // Decodes one group of a chunk into its place in the context.
 absl::Status DecodeInto(const codec::Profile& profile, const codec::ChunkHeader& header,
@@ -52,6 +53,8 @@ bool IsContextFile(const std::string& path) {
          magic == kContextMagic;
 }
 
+bool IsProfile(std::string_view bytes) { return bytes.starts_with(kProfileMagic); }
+
 absl::StatusOr<codec::ContextFile> ReadContextFile(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string bytes, client::ReadFile(path));
   if (!bytes.starts_with(kContextMagic)) {
@@ -59,8 +62,9 @@ absl::StatusOr<codec::ContextFile> ReadContextFile(const std::string& path) {
                     "make one with: sluice encode IN.safetensors OUT.sluice");
   }
   auto file = codec::ParseContextFile(codec::AsBytes(bytes));
-  if (file.ok() || absl::IsUnimplemented(file.status())) {
-    return file.ok() ? std::move(file) : WithPrefix(file.status(), path);
+  if (file.ok()) return file;
+  if (absl::IsUnimplemented(file.status())) {  // another version, not damage
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", file.status().message()));
   }
   return absl::DataLossError(absl::StrCat(path, ": ", file.status().message()));
 }

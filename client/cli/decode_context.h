@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,6 +18,8 @@ namespace sluice::cli {
 // Reads and parses. InvalidArgument for a file of another kind, DataLoss for a damaged one.
 absl::StatusOr<codec::ContextFile> ReadContextFile(const std::string& path);
 bool IsContextFile(const std::string& path);
+// Do the bytes begin as a profile does?
+bool IsProfile(std::string_view bytes);
 
 // Tokens in all chunks. DataLoss unless the chunks follow each other from token 0.
 absl::StatusOr<uint32_t> CountTokens(const std::vector<codec::ChunkHeader>& headers);

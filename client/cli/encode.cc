@@ -56,6 +56,7 @@ void PrintTable(const EncodedContext& context) {
 }
 
 absl::StatusOr<ExitCode> Encode(const Options& options) {
+  RETURN_IF_ERROR(CheckOutput(options.out, {options.in, options.profile}));
   ASSIGN_OR_RETURN(const client::ContextInput input, client::ReadContext(options.in));
   ASSIGN_OR_RETURN(const codec::Profile profile, LoadProfile(options.profile, input.geometry));
   ASSIGN_OR_RETURN(auto descriptor, MakeDescriptor(options.identity, input, profile));

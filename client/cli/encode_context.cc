@@ -1,8 +1,12 @@
 #include "client/cli/encode_context.h"
 
 #include <algorithm>
+#include <initializer_list>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "client/cli/decode_context.h"
 #include "client/cli/failure.h"
 #include "client/cli/parallel.h"
 #include "client/cli/progress.h"
@@ -17,9 +21,23 @@ using client::ContextInput;
 
 constexpr uint64_t kMaxProfileBytes = uint64_t{4} << 30;
 
-// Planes that are kept exact in some chunk because they hold NaN or Inf.
-std::vector<std::string> NonFiniteNotes(const ContextInput& input) {
+// Does the metadata have one of these keys, for all model layers or one?
+bool HasMetadata(const ContextInput& input, std::initializer_list<absl::string_view> keys) {
+  return std::ranges::any_of(input.file.metadata(), [&](const auto& entry) {
+    return std::ranges::any_of(keys, [&](auto key) { return absl::EndsWith(entry.first, key); });
+  });
+}
+
+}  // namespace
+
+std::vector<std::string> InputNotes(const ContextInput& input) {
   std::vector<std::string> notes;
+  if (HasMetadata(input, {"rope_layout", "rope_dim", "rope_first_dim"}) &&
+      !HasMetadata(input, {"rope_theta", "rope_inv_freq"})) {
+    notes.push_back(
+        "the metadata has no rope_theta or rope_inv_freq: keys are stored as they are, not rotated "
+        "back");
+  }
   for (size_t i = 0; i < input.planes.size(); ++i) {
     const codec::PlaneSpec& spec = input.geometry.planes[i];
     if (codec::IsQuantisable(spec.element_type) &&
@@ -31,13 +49,15 @@ std::vector<std::string> NonFiniteNotes(const ContextInput& input) {
   return notes;
 }
 
-}  // namespace
-
 absl::StatusOr<codec::Profile> LoadProfile(const std::string& path,
                                            const codec::Geometry& geometry) {
   if (path.empty()) return codec::Profile::Builtin(geometry);
   ASSIGN_OR_RETURN(const std::string bytes, client::ReadFile(path, kMaxProfileBytes));
+  if (!IsProfile(bytes)) return absl::InvalidArgumentError(absl::StrCat(path, ": not a profile"));
   auto profile = codec::Profile::Parse(codec::AsBytes(bytes));
+  if (absl::IsUnimplemented(profile.status())) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", profile.status().message()));
+  }
   if (!profile.ok()) return WithPrefix(profile.status(), path);
   if (profile->geometry() != geometry) {
     return WithHint(absl::InvalidArgumentError(
@@ -54,7 +74,7 @@ absl::StatusOr<codec::NamespaceDescriptor> MakeDescriptor(const IdentityOptions&
   descriptor.model = input.model;
   descriptor.revision = input.revision;
   descriptor.adapter = input.adapter;
-  descriptor.chunk_tokens = options.chunk_tokens;
+  descriptor.chunk_tokens = options.ChunkTokens();
   descriptor.profile_id = profile.id();
   Override(options, descriptor);
   if (descriptor.model.empty()) {
@@ -80,7 +100,7 @@ absl::StatusOr<EncodedContext> EncodeContext(const EncodeRequest& request) {
   result.file.metadata.erase("token_ids");  // kept as numbers
   result.file.containers.resize(num_chunks);
   result.reports.resize(num_chunks);
-  result.notes = NonFiniteNotes(input);
+  result.notes = InputNotes(input);
 
   const codec::Digest digest = codec::NamespaceDigest(request.descriptor);
   const auto keys = codec::ChunkKeys(digest, input.token_ids, chunk_tokens);

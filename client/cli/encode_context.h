@@ -23,6 +23,9 @@ absl::StatusOr<codec::NamespaceDescriptor> MakeDescriptor(const IdentityOptions&
                                                           const client::ContextInput& input,
                                                           const codec::Profile& profile);
 
+// What a user should know: planes with NaN or Inf are kept bit-exact, keys may not be rotated.
+std::vector<std::string> InputNotes(const client::ContextInput& input);
+
 struct EncodeRequest {
   const client::ContextInput& input;
   const codec::Profile& profile;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/check.h"
 #include "client/cli/commands.h"
@@ -26,6 +27,9 @@ constexpr char kExamples[] = R"(Examples:
   sluice fetch --node /run/sluice/node.sock --like cache.safetensors --slo 500 out.safetensors
 Chunks to recompute are left out of OUT and named in its metadata (sluice_missing_chunks); the exit
 code is then 4. With --node, --level is the highest level wanted, not the only one.)";
+
+constexpr size_t kMaxOthers = 4;     // namespaces in a hint
+constexpr size_t kOtherDigits = 12;  // of their digests
 
 std::string OutcomeText(const ChunkOutcome& outcome) {
   if (outcome.reason == RecomputeReason::kNone) return "loaded";
@@ -94,9 +98,8 @@ absl::Status WriteOut(const FetchOptions& options, const FetchPlan& plan, const 
 }
 
 // Prints the verdict of --check; true if nothing is wrong.
-absl::StatusOr<bool> Check(const FetchOptions& options, const FetchPlan& plan,
-                           const Fetched& fetched, Json& json) {
-  ASSIGN_OR_RETURN(const client::ContextInput original, client::ReadContext(options.check));
+absl::StatusOr<bool> Check(const client::ContextInput& original, const FetchOptions& options,
+                           const FetchPlan& plan, const Fetched& fetched, Json& json) {
   ASSIGN_OR_RETURN(const auto checked,
                    CheckChunks(original, plan.profile, plan.descriptor.chunk_tokens,
                                fetched.result.outcomes, fetched.planes));
@@ -136,8 +139,56 @@ bool NothingAnswered(const client::LoadResult& result) {
          });
 }
 
+// How a namespace differs from the one that was wanted.
+std::string DifferenceText(const codec::NamespaceDescriptor& wanted,
+                           const codec::NamespaceDescriptor& other) {
+  std::vector<std::string> parts;
+  if (other.chunk_tokens != wanted.chunk_tokens) {
+    parts.push_back(absl::StrCat("stored with --chunk-tokens ", other.chunk_tokens));
+  }
+  const auto add = [&](const char* name, const std::string& is, const std::string& was) {
+    if (is != was) parts.push_back(absl::StrCat(name, " \"", is, "\""));
+  };
+  add("revision", other.revision, wanted.revision);
+  add("adapter", other.adapter, wanted.adapter);
+  add("tenant", other.tenant, wanted.tenant);
+  add("salt", other.salt, wanted.salt);
+  if (other.profile_id != wanted.profile_id) parts.push_back("another profile");
+  return absl::StrJoin(parts, ", ");
+}
+
+// If nothing was stored because the server has no such namespace: what it has of the model.
+void NoteOtherNamespaces(const FetchOptions& options, const FetchPlan& plan,
+                         const client::LoadResult& result) {
+  const auto missing =
+      std::ranges::count(result.outcomes, RecomputeReason::kNotStored, &ChunkOutcome::reason);
+  if (static_cast<size_t>(missing) != result.outcomes.size()) return;
+  const auto admin = client::RemoteAdmin::Create(options.server.address);
+  const auto all = admin->ListNamespaces(options.server.Deadline());
+  if (!all.ok()) return;  // a hint, not worth an error
+  std::vector<std::string> others;
+  for (const client::NamespaceInfo& info : *all) {
+    if (info.descriptor == plan.descriptor) return;
+    if (info.descriptor.model != plan.descriptor.model || others.size() == kMaxOthers) continue;
+    std::string other = codec::DigestHex(info.namespace_digest).substr(0, kOtherDigits);
+    absl::StrAppend(&other, " (", DifferenceText(plan.descriptor, info.descriptor), ")");
+    others.push_back(other);
+  }
+  const std::string& model = plan.descriptor.model;
+  Note(others.empty() ? absl::StrCat("the server has nothing of model \"", model, "\"")
+                      : absl::StrCat("the server has no such namespace; of model \"", model,
+                                     "\" it has ", absl::StrJoin(others, ", ")));
+}
+
 absl::StatusOr<ExitCode> Fetch(const FetchOptions& options) {
   ASSIGN_OR_RETURN(const FetchPlan plan, PlanFetch(options));
+  std::optional<client::ContextInput> original;
+  if (!options.check.empty()) {  // before anything is loaded in vain
+    ASSIGN_OR_RETURN(original, client::ReadContext(options.check));
+    const uint32_t num_tokens = plan.num_chunks() * plan.descriptor.chunk_tokens;
+    absl::Status same = CheckShapes(*original, plan.profile, num_tokens);
+    if (!same.ok()) return WithPrefix(same, options.check);
+  }
   const bool through_node = !options.node.empty();
   ASSIGN_OR_RETURN(const Fetched fetched,
                    through_node ? LoadThroughNode(options, plan) : LoadFromServer(options, plan));
@@ -164,15 +215,28 @@ absl::StatusOr<ExitCode> Fetch(const FetchOptions& options) {
                 FormatMs(fetched.result.ms).c_str());
   }
   bool ok = true;
-  if (!options.check.empty()) {
-    ASSIGN_OR_RETURN(ok, Check(options, plan, fetched, json));
+  if (original) {
+    ASSIGN_OR_RETURN(ok, Check(*original, options, plan, fetched, json));
   }
   if (options.json) PrintJson(json);
   if (left_out > 0) {
     Note(absl::StrCat("the last ", left_out, " tokens make no full chunk and are never stored"));
   }
+  if (!through_node) NoteOtherNamespaces(options, plan, fetched.result);
   if (!ok) return absl::InternalError("what was loaded differs from the original");
   return static_cast<size_t>(loaded) == outcomes.size() ? kOk : kPartial;
+}
+
+std::optional<adapt::RecomputeCapability> ParseCapability(const std::string& word) {
+  if (word == "none") return adapt::RecomputeCapability::kNone;
+  if (word == "suffix") return adapt::RecomputeCapability::kSuffix;
+  if (word == "any") return adapt::RecomputeCapability::kAny;
+  return std::nullopt;
+}
+
+std::string CapabilityFault(const std::string& word) {
+  if (ParseCapability(word)) return "";
+  return absl::StrCat("\"", word, "\" is not none, suffix or any");
 }
 
 }  // namespace
@@ -186,23 +250,27 @@ void AddFetch(CLI::App& app, Run& run) {
   sub->add_option("--tokens", options->tokens_file, "File of token ids: JSON list or plain numbers")
       ->excludes("--like");
   sub->add_option("--slo", options->slo_ms, "Time limit of the load, ms")
-      ->check(CLI::Range(0, 600'000))
+      ->check(WholeWithin(0, 600'000))
       ->capture_default_str();
   AddLevel(*sub, options->level, "Only this level (default: the best that the time allows)");
-  static const std::map<std::string, adapt::RecomputeCapability> kCapabilities = {
-      {"none", adapt::RecomputeCapability::kNone},
-      {"suffix", adapt::RecomputeCapability::kSuffix},
-      {"any", adapt::RecomputeCapability::kAny}};
-  sub->add_option("--recompute", options->capability,
+  const auto recompute = [options](const CLI::results_t& words) {
+    const auto capability = ParseCapability(words.back());
+    options->capability = capability.value_or(adapt::RecomputeCapability::kNone);
+    return capability.has_value();
+  };
+  sub->add_option("--recompute", recompute,
                   "What could be computed instead: none, suffix or any (default: none)")
       ->type_name("WHAT")
-      ->transform(CLI::CheckedTransformer(kCapabilities).description(""));
+      ->check(CapabilityFault, "");
   sub->add_option("--check", options->check, "Compare what was loaded with this original");
   AddServer(*sub, options->server);
   sub->add_option("-n,--node", options->node, "Load through the daemon at this socket")
       ->excludes("--server");
-  sub->add_option("--namespace", options->name_space, "With --tokens: the namespace to load from");
-  sub->add_option("-p,--profile", options->profile, "With --like: profile (default: built in)");
+  sub->add_option("--namespace", options->name_space, "With --tokens: the namespace to load from")
+      ->excludes("--like");
+  sub->add_option("-p,--profile", options->profile, "With --like: profile (default: built in)")
+      ->excludes("--tokens")
+      ->excludes("--node");
   AddIdentity(*sub, options->identity);
   AddJson(*sub, options->json);
 }

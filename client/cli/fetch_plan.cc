@@ -32,15 +32,36 @@ absl::StatusOr<FetchPlan> PlanLike(const FetchOptions& options) {
                    std::move(metadata)};
 }
 
+// The namespace is chosen; what else was said about it must be true.
+absl::Status CheckAgrees(const IdentityOptions& identity,
+                         const codec::NamespaceDescriptor& descriptor) {
+  codec::NamespaceDescriptor wanted = descriptor;
+  Override(identity, wanted);
+  wanted.chunk_tokens = identity.chunk_tokens.value_or(descriptor.chunk_tokens);
+  if (wanted.chunk_tokens != descriptor.chunk_tokens) {
+    return WithHint(absl::InvalidArgumentError(absl::StrCat("the namespace has chunks of ",
+                                                            descriptor.chunk_tokens,
+                                                            " tokens, not ", wanted.chunk_tokens)),
+                    "leave out --chunk-tokens");
+  }
+  if (wanted == descriptor) return absl::OkStatus();
+  return WithHint(absl::InvalidArgumentError(
+                      "--namespace names one namespace, and --model or the like another"),
+                  "leave out one of them");
+}
+
 // The namespace that the options describe. The profile is not among them, so there may be several.
 absl::StatusOr<NamespaceInfo> FindNamespace(client::RemoteAdmin& admin,
                                             const FetchOptions& options) {
   const std::string& address = options.server.address;
   if (!options.name_space.empty()) {
-    return ResolveNamespace(admin, options.name_space, options.server.Deadline());
+    ASSIGN_OR_RETURN(NamespaceInfo info,
+                     ResolveNamespace(admin, options.name_space, options.server.Deadline()));
+    RETURN_IF_ERROR(CheckAgrees(options.identity, info.descriptor));
+    return info;
   }
   codec::NamespaceDescriptor wanted;
-  wanted.chunk_tokens = options.identity.chunk_tokens;
+  wanted.chunk_tokens = options.identity.ChunkTokens();
   Override(options.identity, wanted);
   if (wanted.model.empty()) {
     return WithHint(absl::InvalidArgumentError("with --tokens the model must be named"),
@@ -82,6 +103,8 @@ absl::StatusOr<FetchPlan> PlanTokens(const FetchOptions& options) {
 }  // namespace
 
 absl::StatusOr<FetchPlan> PlanFetch(const FetchOptions& options) {
+  RETURN_IF_ERROR(CheckOutput(options.out,
+                              {options.like, options.check, options.tokens_file, options.profile}));
   if (options.like.empty() == options.tokens_file.empty()) {
     return WithHint(absl::InvalidArgumentError("give either --like or --tokens"),
                     "try: sluice fetch --help");

@@ -55,6 +55,10 @@ void PrintText(const InspectReport& report) {
     }
     table.Print();
     std::printf("\n");
+    if (!report.faults.empty()) {
+      std::printf("totals of the intact chunks only, %zu of %zu:\n",
+                  report.chunks.size() - report.faults.size(), report.chunks.size());
+    }
     Table levels({{"level", Align::kLeft}, {"bytes"}, {"bits/element"}});
     for (const auto& [level, bytes] : report.level_bytes) {
       const bool known = report.elements > 0;

@@ -1,6 +1,8 @@
 #include "client/cli/inspect_report.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "client/cli/decode_context.h"
 #include "client/cli/units.h"
 #include "codec/bytes.h"
@@ -52,6 +54,13 @@ void AddNamespace(const codec::NamespaceDescriptor& descriptor, InspectReport& r
   json["chunk_tokens"] = descriptor.chunk_tokens;
 }
 
+// Calls the layer of the lossless level by its name.
+std::string NameLossless(const codec::ChunkHeader& header, absl::string_view fault) {
+  const int layer = header.LayerOfLevel(codec::kLossless);
+  if (layer < 0) return std::string(fault);
+  return absl::StrReplaceAll(fault, {{absl::StrCat("layer ", layer, ","), "level lossless,"}});
+}
+
 InspectedChunk InspectChunk(size_t index, std::string_view container) {
   InspectedChunk chunk;
   chunk.index = index;
@@ -74,7 +83,7 @@ InspectedChunk InspectChunk(size_t index, std::string_view container) {
     }
   }
   const auto verified = codec::VerifyContainer(codec::AsBytes(container));
-  if (!verified.ok()) chunk.fault = std::string(verified.status().message());
+  if (!verified.ok()) chunk.fault = NameLossless(chunk.header, verified.status().message());
   return chunk;
 }
 
@@ -91,7 +100,9 @@ void AddChunk(InspectedChunk chunk, InspectReport& report) {
 absl::Status InspectContext(const std::string& bytes, InspectReport& report) {
   auto file = codec::ParseContextFile(codec::AsBytes(bytes));
   if (!file.ok()) {
-    if (absl::IsUnimplemented(file.status())) return file.status();
+    if (absl::IsUnimplemented(file.status())) {  // another version, not damage
+      return absl::InvalidArgumentError(file.status().message());
+    }
     return absl::DataLossError(file.status().message());
   }
   report.kind = "context";
@@ -190,12 +201,14 @@ absl::StatusOr<InspectReport> InspectBytes(const std::string& bytes) {
   } else if (bytes.starts_with(kChunkMagic)) {
     InspectOneChunk(bytes, report);
   } else {
-    auto profile = codec::Profile::Parse(codec::AsBytes(bytes));
-    if (!profile.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "not a .sluice file, a chunk or a profile (as a profile: ", profile.status().message(),
-          ")"));
+    if (!IsProfile(bytes)) {
+      return absl::InvalidArgumentError("not a .sluice file, a chunk or a profile");
     }
+    auto profile = codec::Profile::Parse(codec::AsBytes(bytes));
+    if (absl::IsUnimplemented(profile.status())) {
+      return absl::InvalidArgumentError(profile.status().message());
+    }
+    RETURN_IF_ERROR(profile.status());
     report.kind = "profile";
     AddProfile(*profile, report);
   }

@@ -1,13 +1,21 @@
 // The command-line tool: every step of storing and loading KV caches by hand.
+#include <algorithm>
 #include <cstdio>
+#include <numeric>
+#include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 
 namespace sluice::cli {
 namespace {
+
+constexpr size_t kMaxWordBytes = 256;
+constexpr size_t kMaxTypos = 2;
 
 constexpr char kFooter[] = R"(Every command has --help with examples.
 
@@ -19,15 +27,59 @@ Exit codes:
   4  partial: some chunks must be recomputed
   5  damaged data)";
 
+// Changes of one character between two words.
+size_t Distance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t changed = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+// What is wrong with the first word; empty if it is a command or an option of `sluice` itself. The
+// parser would say only that a command is missing.
+std::string FirstWordFault(const CLI::App& app, const std::string& word) {
+  if (word.size() > kMaxWordBytes) return "the first argument is not a command";
+  if (word.starts_with('-')) {
+    if (app.get_option_no_throw(word) != nullptr) return "";
+    return absl::StrCat("unknown option '", word, "'; options of a command follow its name");
+  }
+  std::string names, nearest;
+  size_t least = kMaxTypos + 1;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    const std::string name = command->get_name();
+    if (name == word) return "";
+    absl::StrAppend(&names, names.empty() ? "" : ", ", name);
+    const size_t distance = Distance(word, name);
+    if (distance < least && distance < name.size()) {
+      least = distance;
+      nearest = absl::StrCat("did you mean '", name, "'? ");
+    }
+  }
+  return absl::StrCat("unknown command '", word, "'; ", nearest, "commands: ", names);
+}
+
 int Main(int argc, char** argv) {
   CLI::App app{"Stores and loads KV caches at several quality levels.", "sluice"};
   app.footer(kFooter);
-  app.set_version_flag("--version", "sluice " SLUICE_VERSION);
+  app.set_version_flag("-v,--version", "sluice " SLUICE_VERSION);
   app.require_subcommand(1);
   Run run;
   for (auto add : {AddEncode, AddDecode, AddInspect, AddPut, AddFetch, AddLs, AddRm, AddPin,
                    AddStats, AddPing, AddBench}) {
     add(app, run);
+  }
+  if (argc > 1) {
+    if (const std::string fault = FirstWordFault(app, argv[1]); !fault.empty()) {
+      ReportUsage(fault, "try: sluice --help");
+      return kUsage;
+    }
   }
   try {
     app.parse(argc, argv);

@@ -11,6 +11,7 @@
 #include "client/cli/table.h"
 #include "client/cli/units.h"
 #include "client/context_input.h"
+#include "client/remote_admin.h"
 #include "codec/status_macros.h"
 
 namespace sluice::cli {
@@ -19,7 +20,8 @@ namespace {
 constexpr uint32_t kBlockTokens =
     16;  // as serving engines have; less if it does not divide a chunk
 constexpr absl::Duration kUnregister = absl::Seconds(2);
-constexpr absl::Duration kSave = absl::Minutes(10);  // longest wait for a save to be durable
+constexpr absl::Duration kAskWhy = absl::Seconds(2);  // a save failed
+constexpr absl::Duration kSave = absl::Minutes(10);   // longest wait for a save to be durable
 
 absl::Time After(double seconds) { return absl::Now() + absl::Seconds(seconds); }
 
@@ -33,13 +35,26 @@ absl::Status Fill(const client::ContextInput& input, uint32_t num_tokens, NodeSe
   return absl::OkStatus();
 }
 
+// The daemon answered, but could not store: is its server there?
+absl::Status ExplainFailedSave(const absl::Status& status, client::NodeClient& node) {
+  const auto about = node.Status(absl::Now() + kAskWhy);
+  if (!about.ok()) return status;
+  const auto ping = client::RemoteAdmin::Create(about->server)->Ping(absl::Now() + kAskWhy);
+  if (ping.ok()) return status;
+  return WithHint(
+      absl::UnavailableError(absl::StrCat("the storage server ", about->server,
+                                          " did not answer the daemon: ", status.message())),
+      absl::StrCat("is sluiced running at ", about->server, "?"));
+}
+
 }  // namespace
 
 absl::Status ExplainNoNode(const absl::Status& status, const std::string& socket) {
   if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
   return WithHint(absl::Status(status.code(), absl::StrCat("no answer from the daemon at ", socket,
                                                            ": ", status.message())),
-                  "is sluice-node running there? it says so in: sluice stats --node SOCKET");
+                  absl::StrCat("start it with: sluice-node --server HOST:PORT --socket ", socket,
+                               ", or go without it: --server HOST:PORT"));
 }
 
 absl::StatusOr<NodeSession> NodeSession::Open(const std::string& socket,
@@ -77,7 +92,7 @@ absl::StatusOr<ExitCode> PutThroughNode(const NodePutOptions& options) {
                     "put a .sluice file with --server ADDRESS");
   }
   ASSIGN_OR_RETURN(const client::ContextInput input, client::ReadContext(path));
-  const uint32_t chunk_tokens = options.source.identity.chunk_tokens;
+  const uint32_t chunk_tokens = options.source.identity.ChunkTokens();
   const uint32_t num_tokens = input.num_tokens / chunk_tokens * chunk_tokens;
   if (input.token_ids.empty() || num_tokens == 0) {
     return absl::InvalidArgumentError(
@@ -96,7 +111,12 @@ absl::StatusOr<ExitCode> PutThroughNode(const NodePutOptions& options) {
   save.lossless = options.source.lossless;
   const absl::Time start = absl::Now();
   auto saved = session.client().Save(save, start + kSave);
+  if (absl::IsAborted(saved.status())) return ExplainFailedSave(saved.status(), session.client());
   if (!saved.ok()) return ExplainNoNode(saved.status(), options.socket);
+  for (const std::string& note : InputNotes(input)) Note(note);
+  if (save.lossless && saved->existing_chunks > 0) {
+    Note("chunks that were stored already keep the levels that they have");
+  }
   const double ms = absl::ToDoubleMilliseconds(absl::Now() - start);
   if (options.json) {
     PrintJson({{"stored_chunks", saved->stored_chunks},

@@ -1,9 +1,12 @@
 #include "client/cli/options.h"
 
 #include <charconv>
+#include <filesystem>
 #include <memory>
+#include <set>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cli/failure.h"
@@ -15,6 +18,37 @@ namespace {
 using client::NamespaceInfo;
 
 constexpr size_t kMinPrefix = 4;  // hexadecimal digits of a namespace
+constexpr std::string_view kUnixPrefix = "unix:";
+
+// What is wrong with a server's address; empty if nothing is. gRPC would take another port for a
+// missing or a wrong one.
+std::string AddressFault(const std::string& address) {
+  if (address.starts_with(kUnixPrefix)) {
+    return address.size() > kUnixPrefix.size() ? "" : "no path; write unix:/PATH";
+  }
+  const auto fault = [&](absl::string_view what) {
+    return absl::StrCat("\"", address, "\" has ", what, "; write HOST:PORT");
+  };
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || address.ends_with(']')) return fault("no port");
+  const std::string host = address.substr(0, colon), port = address.substr(colon + 1);
+  const bool bracketed = host.starts_with('[') && host.ends_with(']');
+  if (host.empty()) return fault("no host");
+  if (!bracketed && host.find(':') != std::string::npos) return fault("several colons");
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  const bool whole = error == std::errc() && end == port.data() + port.size();
+  return whole && number >= 1 && number <= 65535 ? "" : fault("a port outside 1..65535");
+}
+
+// "0", "1", ..., "lossless".
+std::optional<codec::Level> ParseLevel(const std::string& word) {
+  if (word == "lossless") return codec::kLossless;
+  if (word.size() != 1 || word[0] < '0') return std::nullopt;
+  const int number = word[0] - '0';
+  if (number >= static_cast<int>(codec::kMaxLossyLevels)) return std::nullopt;
+  return static_cast<codec::Level>(number);
+}
 
 }  // namespace
 
@@ -28,10 +62,46 @@ absl::Time ServerOptions::Deadline() const { return absl::Now() + absl::Seconds(
 
 void AddServer(CLI::App& app, ServerOptions& options) {
   app.add_option("-s,--server", options.address, "Storage server, HOST:PORT or unix:/PATH")
+      ->check(AddressFault, "")
       ->capture_default_str();
   app.add_option("--timeout", options.timeout_s, "Longest wait for one answer, s")
-      ->check(CLI::Range(0.001, 3600.0))
+      ->check(Within(0.001, 3600))
       ->capture_default_str();
+}
+
+CLI::Validator Within(double min, double max) {
+  const auto check = [min, max](std::string& text) {
+    double value = 0;
+    if (!absl::SimpleAtod(text, &value)) return absl::StrCat("\"", text, "\" is not a number");
+    if (value >= min && value <= max) return std::string();
+    return absl::StrCat(text, " is not in ", min, "..", max);
+  };
+  return CLI::Validator(check, absl::StrCat(min, "..", max));
+}
+
+CLI::Validator WholeWithin(uint64_t min, uint64_t max) {
+  const auto check = [min, max](std::string& text) {
+    double any = 0;
+    if (!absl::SimpleAtod(text, &any)) return absl::StrCat("\"", text, "\" is not a number");
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    if (whole && value >= min && value <= max) return std::string();
+    return absl::StrCat(text, " is not a whole number in ", min, "..", max);
+  };
+  return CLI::Validator(check, absl::StrCat(min, "..", max));
+}
+
+absl::Status CheckOutput(const std::string& out, std::initializer_list<std::string> inputs) {
+  for (const std::string& input : inputs) {
+    std::error_code error;  // such as a file that does not exist
+    if (input.empty() || !std::filesystem::equivalent(out, input, error) || error) continue;
+    if (!std::filesystem::is_regular_file(out, error)) continue;
+    return WithHint(absl::InvalidArgumentError(
+                        absl::StrCat(out, ": writing it would replace the input ", input)),
+                    "name another file to write");
+  }
+  return absl::OkStatus();
 }
 
 void AddIdentity(CLI::App& app, IdentityOptions& options) {
@@ -41,9 +111,9 @@ void AddIdentity(CLI::App& app, IdentityOptions& options) {
   app.add_option("--tenant", options.tenant, "Tenant that owns the cache");
   app.add_option("--salt", options.salt, "Anything else that must keep caches apart");
   app.add_option("--chunk-tokens", options.chunk_tokens, "Tokens in a chunk")
-      ->check(CLI::Range(codec::NamespaceDescriptor::kMinChunkTokens,
-                         codec::NamespaceDescriptor::kMaxChunkTokens))
-      ->capture_default_str();
+      ->check(WholeWithin(codec::NamespaceDescriptor::kMinChunkTokens,
+                          codec::NamespaceDescriptor::kMaxChunkTokens))
+      ->default_str(absl::StrCat(kDefaultChunkTokens));
 }
 
 void Override(const IdentityOptions& options, codec::NamespaceDescriptor& descriptor) {
@@ -62,20 +132,15 @@ void AddVerbose(CLI::App& app, bool& verbose) {
 
 void AddLevel(CLI::App& app, std::optional<codec::Level>& level, const std::string& help) {
   const auto parse = [&level](const CLI::results_t& words) {
-    const std::string& word = words.back();
-    unsigned number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    const bool whole = error == std::errc() && end == word.data() + word.size();
-    if (word == "lossless") {
-      level = codec::kLossless;
-    } else if (whole && number < codec::kMaxLossyLevels) {
-      level = static_cast<codec::Level>(number);
-    } else {
-      return false;
-    }
-    return true;
+    level = ParseLevel(words.back());
+    return level.has_value();
   };
-  app.add_option("-l,--level", parse, help)->type_name("0..7|lossless");
+  const auto check = [](const std::string& word) {
+    if (ParseLevel(word)) return std::string();
+    return absl::StrCat("\"", word, "\" is no level; levels are 0..", codec::kMaxLossyLevels - 1,
+                        " or lossless");
+  };
+  app.add_option("-l,--level", parse, help)->type_name("0..7|lossless")->check(check, "");
 }
 
 absl::StatusOr<NamespaceInfo> ResolveNamespace(client::RemoteAdmin& admin, const std::string& text,
@@ -117,6 +182,17 @@ absl::StatusOr<client::ChunkSelector> MakeSelector(client::RemoteAdmin& admin,
     selector.chunk_keys.push_back(*digest);
   }
   return selector;
+}
+
+absl::Status CheckMatched(const client::ChunkSelector& selector, uint64_t matched_chunks) {
+  const size_t named =
+      std::set<codec::Digest>(selector.chunk_keys.begin(), selector.chunk_keys.end()).size();
+  if (matched_chunks >= named) return absl::OkStatus();
+  return WithHint(absl::FailedPreconditionError(
+                      named == 1 ? std::string("no such chunk")
+                                 : absl::StrCat("no such chunk: ", named - matched_chunks, " of ",
+                                                named, " that were named")),
+                  "list them with: sluice ls NAMESPACE");
 }
 
 }  // namespace sluice::cli

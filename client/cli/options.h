@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,7 @@
 namespace sluice::cli {
 
 inline constexpr char kDefaultServer[] = "127.0.0.1:7420";
+inline constexpr uint32_t kDefaultChunkTokens = 256;
 
 struct ServerOptions {
   std::string address = kDefaultServer;
@@ -26,11 +28,21 @@ struct ServerOptions {
 absl::Status ExplainUnreachable(const absl::Status& status, const std::string& address);
 void AddServer(CLI::App& app, ServerOptions& options);
 
+// Accepts numbers in min..max; refuses others in words for people.
+CLI::Validator Within(double min, double max);
+CLI::Validator WholeWithin(uint64_t min, uint64_t max);
+
+// InvalidArgument if writing `out` would replace one of the files that are read. Empty paths count
+// for nothing.
+absl::Status CheckOutput(const std::string& out, std::initializer_list<std::string> inputs);
+
 // Whose caches: the parts of a namespace besides the profile. What is not given is taken from the
 // input file, or else is empty.
 struct IdentityOptions {
   std::optional<std::string> model, revision, adapter, tenant, salt;
-  uint32_t chunk_tokens = 256;
+  std::optional<uint32_t> chunk_tokens;
+
+  uint32_t ChunkTokens() const { return chunk_tokens.value_or(kDefaultChunkTokens); }
 };
 void AddIdentity(CLI::App& app, IdentityOptions& options);
 // Overwrites the parts of `descriptor` that were given, except chunk_tokens.
@@ -51,5 +63,7 @@ absl::StatusOr<client::ChunkSelector> MakeSelector(client::RemoteAdmin& admin,
                                                    const std::string& name,
                                                    const std::vector<std::string>& keys,
                                                    absl::Time deadline);
+// FailedPrecondition if the selector names chunks and the server does not have all of them.
+absl::Status CheckMatched(const client::ChunkSelector& selector, uint64_t matched_chunks);
 
 }  // namespace sluice::cli

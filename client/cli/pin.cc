@@ -33,6 +33,7 @@ absl::StatusOr<ExitCode> Pin(const Options& options) {
     std::printf("%s %s\n", FormatCount(matched, "chunk").c_str(),
                 options.off ? "unpinned" : "pinned");
   }
+  RETURN_IF_ERROR(CheckMatched(selector, matched));
   return kOk;
 }
 

@@ -66,7 +66,7 @@ void AddPing(CLI::App& app, Run& run) {
   CLI::App* sub =
       AddCommand(app, run, "ping", "Measure the round trip to a server", kExamples, options, Ping);
   sub->add_option("-c,--count", options->count, "Round trips")
-      ->check(CLI::Range(1, 100000))
+      ->check(WholeWithin(1, 100'000))
       ->capture_default_str();
   AddServer(*sub, options->server);
   AddJson(*sub, options->json);

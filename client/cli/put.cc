@@ -1,4 +1,6 @@
 // sluice put: stores a context on a server, directly or through the node daemon.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
@@ -22,6 +24,8 @@ constexpr char kExamples[] = R"(Examples:
   sluice put --node /run/sluice/node.sock cache.safetensors
 Only full chunks are stored; a chunk that is there already is not sent again.)";
 
+constexpr size_t kDigestDigits = 16;
+
 struct Options {
   SourceOptions source;
   ServerOptions server;
@@ -30,7 +34,7 @@ struct Options {
 };
 
 struct PutChunk {
-  uint64_t bytes = 0;
+  uint64_t sent_bytes = 0;  // of the container
   bool already_stored = false;
   double ms = 0;
 };
@@ -52,7 +56,7 @@ absl::StatusOr<std::vector<PutChunk>> PutAll(client::RemoteStore& store, const S
       return WithPrefix(ExplainUnreachable(put.status(), server.address),
                         absl::StrCat("chunk ", i, " of ", file.containers.size()));
     }
-    chunks.push_back({.bytes = file.containers[i].size(),
+    chunks.push_back({.sent_bytes = put->sent_bytes,
                       .already_stored = put->already_stored,
                       .ms = absl::ToDoubleMilliseconds(absl::Now() - start)});
     progress.Update(i + 1);
@@ -60,11 +64,36 @@ absl::StatusOr<std::vector<PutChunk>> PutAll(client::RemoteStore& store, const S
   return chunks;
 }
 
+// An error if chunks of the source have a lossless level that the server's do not have: what is
+// stored already is not replaced.
+absl::Status CheckLossless(client::RemoteStore& store, const Source& source,
+                           const std::vector<PutChunk>& chunks, const ServerOptions& server) {
+  const codec::ContextFile& file = source.file;
+  const codec::Digest digest = codec::NamespaceDigest(file.descriptor);
+  const auto keys = codec::ChunkKeys(digest, file.token_ids, file.descriptor.chunk_tokens);
+  std::vector<codec::Digest> asked;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    if (chunks[i].already_stored && HasLossless(file.containers[i])) asked.push_back(keys[i]);
+  }
+  if (asked.empty()) return absl::OkStatus();
+  const auto manifests = store.Lookup(digest, asked, server.Deadline(), nullptr);
+  if (!manifests.ok()) return ExplainUnreachable(manifests.status(), server.address);
+  const auto lacking = std::ranges::count_if(*manifests, [](const client::ChunkManifest& chunk) {
+    return chunk.found && chunk.layers.back().level != codec::kLossless;
+  });
+  if (lacking == 0) return absl::OkStatus();
+  return WithHint(absl::FailedPreconditionError(absl::StrCat(FormatCount(lacking, "chunk"),
+                                                             lacking == 1 ? " is" : " are",
+                                                             " stored without the lossless level")),
+                  absl::StrCat("remove them first: sluice rm --server ", server.address, " ",
+                               codec::DigestHex(digest).substr(0, kDigestDigits)));
+}
+
 void PrintChunks(const std::vector<PutChunk>& chunks, uint32_t chunk_tokens) {
-  Table table({{"chunk"}, {"tokens", Align::kLeft}, {"bytes"}, {"time"}, {"result", Align::kLeft}});
+  Table table({{"chunk"}, {"tokens", Align::kLeft}, {"sent"}, {"time"}, {"result", Align::kLeft}});
   for (size_t i = 0; i < chunks.size(); ++i) {
     table.Add({absl::StrCat(i), absl::StrCat(i * chunk_tokens, "-", (i + 1) * chunk_tokens - 1),
-               FormatBytes(chunks[i].bytes), FormatMs(chunks[i].ms),
+               FormatBytes(chunks[i].sent_bytes), FormatMs(chunks[i].ms),
                chunks[i].already_stored ? "already stored" : "stored"});
   }
   table.Print();
@@ -74,8 +103,9 @@ void PrintChunksJson(const std::vector<PutChunk>& chunks, const Source& source,
                      const std::string& digest, uint64_t sent_bytes) {
   Json list = Json::array();
   for (const PutChunk& chunk : chunks) {
-    list.push_back(
-        {{"bytes", chunk.bytes}, {"already_stored", chunk.already_stored}, {"ms", chunk.ms}});
+    list.push_back({{"sent_bytes", chunk.sent_bytes},
+                    {"already_stored", chunk.already_stored},
+                    {"ms", chunk.ms}});
   }
   const uint32_t chunk_tokens = source.file.descriptor.chunk_tokens;
   PrintJson({{"namespace", digest},
@@ -98,14 +128,15 @@ absl::StatusOr<ExitCode> Put(const Options& options) {
   for (const std::string& note : source.notes) Note(note);
   const std::string digest = codec::DigestHex(codec::NamespaceDigest(source.file.descriptor));
   uint64_t sent_bytes = 0;
-  for (const PutChunk& chunk : chunks) sent_bytes += chunk.already_stored ? 0 : chunk.bytes;
+  for (const PutChunk& chunk : chunks) sent_bytes += chunk.sent_bytes;
   if (options.json) {
     PrintChunksJson(chunks, source, digest, sent_bytes);
-    return kOk;
+  } else {
+    PrintChunks(chunks, source.file.descriptor.chunk_tokens);
+    std::printf("%s, %s sent; namespace %s\n", FormatCount(chunks.size(), "chunk").c_str(),
+                FormatBytes(sent_bytes).c_str(), digest.c_str());
   }
-  PrintChunks(chunks, source.file.descriptor.chunk_tokens);
-  std::printf("%s, %s sent; namespace %s\n", FormatCount(chunks.size(), "chunk").c_str(),
-              FormatBytes(sent_bytes).c_str(), digest.c_str());
+  RETURN_IF_ERROR(CheckLossless(*store, source, chunks, options.server));
   return kOk;
 }
 
@@ -121,7 +152,8 @@ void AddPut(CLI::App& app, Run& run) {
   sub->add_option("-n,--node", options->node, "Store through the daemon at this socket")
       ->excludes("--server");
   sub->add_option("-p,--profile", options->source.profile,
-                  "Profile of the model (default: built in)");
+                  "Profile of the model (default: built in)")
+      ->excludes("--node");
   sub->add_flag("--lossless", options->source.lossless, "Store a bit-exact level too");
   AddIdentity(*sub, options->source.identity);
   AddJson(*sub, options->json);

@@ -34,10 +34,19 @@ absl::StatusOr<ExitCode> Rm(const Options& options) {
     PrintJson({{"deleted_chunks", result.deleted_chunks},
                {"deleted_bytes", result.deleted_bytes},
                {"pinned_chunks", result.pinned_chunks}});
-    return kOk;
+  } else {
+    std::printf("%s removed, %s freed\n", FormatCount(result.deleted_chunks, "chunk").c_str(),
+                FormatBytes(result.deleted_bytes).c_str());
   }
-  std::printf("%s removed, %s freed\n", FormatCount(result.deleted_chunks, "chunk").c_str(),
-              FormatBytes(result.deleted_bytes).c_str());
+  if (result.deleted_chunks == 0 && result.pinned_chunks > 0) {
+    return WithHint(absl::FailedPreconditionError(absl::StrCat(
+                        "nothing was removed: ", FormatCount(result.pinned_chunks, "chunk"),
+                        result.pinned_chunks == 1 ? " is" : " are", " pinned")),
+                    "see: sluice pin --off, and --include-pinned");
+  }
+  if (options.idle_s == 0) {
+    RETURN_IF_ERROR(CheckMatched(selector, result.deleted_chunks + result.pinned_chunks));
+  }
   if (result.pinned_chunks > 0) {
     Note(absl::StrCat("kept ", FormatCount(result.pinned_chunks, "pinned chunk"),
                       "; see --include-pinned"));
@@ -55,7 +64,7 @@ void AddRm(CLI::App& app, Run& run) {
                   "Only this key, 64 hexadecimal digits; may be repeated")
       ->allow_extra_args(false);
   sub->add_option("--idle", options->idle_s, "Only chunks that were not used for this long, s")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(Within(0, 1e9));
   sub->add_flag("--include-pinned", options->include_pinned, "Remove pinned chunks too");
   AddServer(*sub, options->server);
   AddJson(*sub, options->json);

@@ -1,5 +1,6 @@
 #include "client/cli/source.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "client/cli/failure.h"
 #include "client/context_input.h"
 #include "codec/bytes.h"
+#include "codec/container.h"
 #include "codec/status_macros.h"
 
 namespace sluice::cli {
@@ -26,10 +28,29 @@ absl::Status NoFullChunk(const std::string& path, uint32_t num_tokens, uint32_t 
                   "smaller chunks: --chunk-tokens N");
 }
 
+// The file was encoded already; options that would encode it otherwise contradict it.
+absl::Status CheckAgrees(const SourceOptions& options, const codec::ContextFile& file) {
+  const auto refuse = [&](absl::string_view what, absl::string_view hint) {
+    return WithHint(absl::InvalidArgumentError(absl::StrCat(options.path, ": ", what)), hint);
+  };
+  const uint32_t chunk_tokens = file.descriptor.chunk_tokens;
+  if (options.identity.chunk_tokens.value_or(chunk_tokens) != chunk_tokens) {
+    return refuse(absl::StrCat("has chunks of ", chunk_tokens, " tokens, not ",
+                               *options.identity.chunk_tokens),
+                  "leave out --chunk-tokens, or encode the cache again");
+  }
+  if (!options.profile.empty()) return refuse("has a profile already", "leave out --profile");
+  if (options.lossless && !std::ranges::all_of(file.containers, HasLossless)) {
+    return refuse("has no lossless level", "encode the cache with --lossless");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Source> FromContextFile(const SourceOptions& options) {
   Source source;
   ASSIGN_OR_RETURN(source.file, ReadContextFile(options.path));
   codec::ContextFile& file = source.file;
+  RETURN_IF_ERROR(CheckAgrees(options, file));
   source.num_tokens = static_cast<uint32_t>(file.token_ids.size());
   if (file.token_ids.empty()) return NoTokenIds(options.path);
   ASSIGN_OR_RETURN(const auto profile, codec::Profile::Parse(codec::AsBytes(file.profile_bytes)));
@@ -55,7 +76,7 @@ absl::StatusOr<Source> FromContextFile(const SourceOptions& options) {
 absl::StatusOr<Source> FromCacheFile(const SourceOptions& options) {
   ASSIGN_OR_RETURN(const client::ContextInput input, client::ReadContext(options.path));
   if (input.token_ids.empty()) return NoTokenIds(options.path);
-  const uint32_t chunk_tokens = options.identity.chunk_tokens;
+  const uint32_t chunk_tokens = options.identity.ChunkTokens();
   if (input.num_tokens < chunk_tokens) {
     return NoFullChunk(options.path, input.num_tokens, chunk_tokens);
   }
@@ -74,6 +95,11 @@ absl::StatusOr<Source> FromCacheFile(const SourceOptions& options) {
 }
 
 }  // namespace
+
+bool HasLossless(const std::string& container) {
+  const auto header = codec::ParseChunkHeader(codec::AsBytes(container));
+  return header.ok() && header->LayerOfLevel(codec::kLossless) >= 0;
+}
 
 absl::StatusOr<Source> OpenSource(const SourceOptions& options) {
   auto source = IsContextFile(options.path) ? FromContextFile(options) : FromCacheFile(options);

@@ -24,6 +24,8 @@ struct Source {
   std::vector<std::string> notes;  // for the user
 };
 
+bool HasLossless(const std::string& container);
+
 // InvalidArgument if there are no token ids, which keys are made of, or no full chunk.
 absl::StatusOr<Source> OpenSource(const SourceOptions& options);
 

@@ -86,6 +86,7 @@ class ServerTest(CliTest):
 
     def setUp(self):
         super().setUp()
+        self.children = {}
         program = os.environ.get("SLUICE_SLUICED", "")
         if not os.access(program, os.X_OK):
             self.skipTest(f"no server program: {program or 'SLUICE_SLUICED is not set'}")
@@ -101,6 +102,7 @@ class ServerTest(CliTest):
         """Starts a daemon and waits until `ready()` has a value, which is returned."""
         log = self.enterContext(open(self.path(f"{name}.log"), "wb"))
         child = subprocess.Popen([str(word) for word in command], stdout=log, stderr=log)
+        self.children[name] = child
         self.addCleanup(child.wait)
         self.addCleanup(child.kill)
         deadline, pause = time.monotonic() + LIMIT_S, threading.Event()
@@ -109,6 +111,10 @@ class ServerTest(CliTest):
                 return value
             pause.wait(0.005)
         self.fail(f"{name} did not start: {self.path(f'{name}.log').read_text()}")
+
+    def stop(self, name):
+        self.children[name].kill()
+        self.children[name].wait()
 
     def server(self, command, *arguments, **options):
         return self.sluice(command, "--server", self.address, *arguments, **options)

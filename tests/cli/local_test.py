@@ -6,7 +6,7 @@ import unittest
 
 import cache_file
 import harness
-from harness import CHUNK, DAMAGED, OK, USAGE
+from harness import CHUNK, DAMAGED, OK, UNREACHABLE, USAGE
 
 COMMANDS = "encode decode inspect put fetch ls rm pin stats ping bench".split()
 
@@ -23,14 +23,40 @@ class HelpTest(harness.CliTest):
 
     def test_bad_usage(self):
         self.refused(says=["subcommand", "try: sluice --help"])
-        self.refused("frobnicate")
+        self.refused("frobnicate", says=["unknown command 'frobnicate'; commands: encode, decode"])
+        self.refused("fecth", says=["unknown command 'fecth'; did you mean 'fetch'?", "ping"])
+        self.refused("--nonsense", says=["unknown option '--nonsense'"])
         self.refused("encode", says=["IN", "try: sluice encode --help"])
         self.refused("decode", "--level", "fine", "a", "b", says=["level"])
         self.refused("encode", "--chunk-tokens", "7", "a", "b", says=["chunk-tokens"])
         self.refused("ping", "--nonsense", says=["nonsense"])
 
+    def test_bad_values(self):
+        for arguments, says in (
+                (["decode", "--level", "9", "a", "b"], "levels are 0..7 or lossless"),
+                (["fetch", "--recompute", "all", "a"], '"all" is not none, suffix or any'),
+                (["fetch", "--recompute", "3", "a"], "none, suffix or any"),
+                (["fetch", "--slo", "soon", "a"], '"soon" is not a number'),
+                (["fetch", "--slo", "1.5", "a"], "is not a whole number in 0..600000"),
+                (["ping", "--timeout", "x"], '"x" is not a number'),
+                (["rm", "x", "--idle", "-1"], "is not in 0.."),
+                (["bench", "--dim", "127"], "127 is odd"),
+                (["put", "--node", "a", "--profile", "b", "c"], "--profile")):
+            with self.subTest(arguments):
+                self.refused(*arguments, says=[says])
+
+    def test_bad_addresses(self):
+        for address in ("localhost", "localhost:", ":7420", "host:0", "host:65536", "host:70000x",
+                        "::1", "[::1]", "unix:", "http://host:7420"):
+            with self.subTest(address):
+                self.refused("ping", "--server", address, says=["--server", "write "])
+        for address in ("127.0.0.1:1", "[::1]:1", f"unix:{self.path('none')}"):
+            with self.subTest(address):
+                self.refused("ping", "--server", address, code=UNREACHABLE)
+
     def test_version(self):
-        self.assertRegex(self.sluice("--version").out, r"^sluice \d+\.\d+\.\d+\n$")
+        for flag in ("--version", "-v"):
+            self.assertRegex(self.sluice(flag).out, r"^sluice \d+\.\d+\.\d+\n$")
 
 
 class EncodeTest(harness.CliTest):
@@ -103,9 +129,32 @@ class EncodeTest(harness.CliTest):
         self.assertEqual(got.tensors["layers.1.v"], want.tensors["layers.1.v"])
 
     def test_notes_with_verbose(self):
-        path = self.cache(change=lambda cache: cache.metadata.pop("rope_theta"))
+        def change(cache):
+            del cache.metadata["rope_theta"], cache.metadata["rope_layout"]
+        path = self.cache(change=change)
         self.assertEqual(self.encode(path).err, "")
         self.assertIn("not rotated", self.encode(path, "-v").err)
+
+    def test_layout_without_theta(self):
+        path = self.cache(change=lambda cache: cache.metadata.pop("rope_theta"))
+        self.assertIn("stored as they are, not rotated back", self.encode(path).err)
+
+    def test_output_over_input(self):
+        path, link = self.cache(), self.path("link")
+        link.symlink_to(path)
+        before = path.read_bytes()
+        for out in (path, link, self.folder / "." / path.name):
+            self.refused("encode", path, out, says=["replace the input"])
+        encoded = self.path("c.sluice")
+        self.encode(path)
+        self.refused("decode", encoded, encoded, says=["replace the input"])
+        tokens = self.path("ids")
+        tokens.write_text("1 2 3")
+        for arguments in (["--like", path, path], ["--like", path, "--check", encoded, encoded],
+                          ["--tokens", tokens, tokens]):
+            self.refused("fetch", *arguments, says=["replace the input"])
+        self.assertEqual(path.read_bytes(), before)
+        self.sluice("inspect", encoded)
 
     def test_without_token_ids_or_model(self):
         self.encode(self.cache(change=lambda cache: cache.metadata.pop("token_ids")))
@@ -161,12 +210,16 @@ class EncodeTest(harness.CliTest):
         path.write_bytes(b"")
         self.refused("encode", path, self.path("c.sluice"))
         self.refused("encode", self.path("none"), self.path("c.sluice"), says=["cannot open"])
-        self.refused("encode", self.cache(), self.path("no/such/folder"), says=["cannot create"])
+        self.refused("encode", self.cache(), self.path("no/such/folder"),
+                     says=[f"cannot create {self.path('no/such/folder')}: "])
+        self.encode(self.cache())
+        self.refused("encode", self.path("c.sluice"), self.path("d.sluice"),
+                     says=["this is a .sluice file; decode it first"])
 
     def test_wrong_profile(self):
         self.path("profile").write_bytes(b"not a profile at all, but long enough to be read")
         self.refused("encode", "--profile", self.path("profile"), self.cache(),
-                     self.path("c.sluice"), code=DAMAGED, says=["profile"])
+                     self.path("c.sluice"), says=["not a profile"])
 
 
 class DecodeAndInspectTest(harness.CliTest):
@@ -229,6 +282,22 @@ class DecodeAndInspectTest(harness.CliTest):
         intact = [chunk["intact"] for chunk in result.json()["chunks"]]
         self.assertEqual(intact, [True] * 4 + [False])
         self.refused("decode", self.encoded, self.path("out"), code=DAMAGED, says=["chunk 4"])
+        self.assertIn("intact chunks only, 4 of 5",
+                      self.sluice("inspect", self.encoded, code=DAMAGED).out)
+
+    def test_damage_in_the_lossless_level_is_named(self):
+        self.sluice("encode", *CHUNK, "--lossless", self.cache(), self.encoded)
+        data = bytearray(self.encoded.read_bytes())
+        data[-1] ^= 1
+        self.encoded.write_bytes(data)
+        self.refused("inspect", self.encoded, code=DAMAGED, says=["level lossless, group"])
+
+    def test_another_version(self):
+        data = bytearray(self.encoded.read_bytes())
+        data[8:10] = b"\x63\x00"  # after the magic
+        self.encoded.write_bytes(data)
+        self.refused("inspect", self.encoded, says=["version 99"])
+        self.refused("decode", self.encoded, self.path("out"), says=["version 99"])
 
     def test_truncated(self):
         data = self.encoded.read_bytes()

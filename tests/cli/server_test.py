@@ -28,7 +28,8 @@ class UnreachableTest(harness.CliTest):
     def test_no_daemon(self):
         socket = self.path("none.sock")
         self.refused("stats", "--node", socket, code=UNREACHABLE, says=["sluice-node"])
-        self.refused("put", *CHUNK, "--node", socket, self.cache(), code=UNREACHABLE)
+        self.refused("put", *CHUNK, "--node", socket, self.cache(), code=UNREACHABLE,
+                     says=["start it with: sluice-node"])
 
 
 class PutAndFetchTest(harness.ServerTest):
@@ -40,6 +41,35 @@ class PutAndFetchTest(harness.ServerTest):
         report = self.put(path, "--json").json()
         self.assertTrue(all(chunk["already_stored"] for chunk in report["chunks"]))
         self.assertEqual((report["stored_tokens"], report["sent_bytes"]), (80, 0))
+
+    def test_lossless_over_lossy(self):
+        """What is stored without the lossless level stays so: not a success."""
+        path, encoded = self.cache(), self.path("c.sluice")
+        self.put(path)
+        self.sluice("encode", *CHUNK, "--lossless", path, encoded)
+        for arguments in (["--lossless", path], [encoded]):
+            self.refused("put", "--server", self.address, *CHUNK, *arguments, code=FAILURE,
+                         says=["5 chunks are stored without the lossless level", "sluice rm"])
+        self.server("rm", "test-model")
+        self.put(path, "--lossless")
+        self.put(path, "--lossless")
+        table = self.put(path).out.splitlines()
+        self.assertEqual([line.split()[2:4] for line in table[1:6]], [["0", "B"]] * 5)
+
+    def test_contradicting_flags(self):
+        path, encoded = self.cache(), self.path("c.sluice")
+        self.sluice("encode", *CHUNK, path, encoded)
+        put = ["put", "--server", self.address]
+        self.refused(*put, "--chunk-tokens", 64, encoded, says=["chunks of 16 tokens, not 64"])
+        self.refused(*put, "--lossless", encoded, says=["no lossless level"])
+        self.sluice(*put, encoded)
+        self.path("ids").write_text(cache_file.read(path).metadata["token_ids"])
+        fetch = ["fetch", "--server", self.address, "--tokens", self.path("ids"), "--namespace",
+                 "test-model"]
+        out = self.path("out.safetensors")
+        self.refused(*fetch, "--chunk-tokens", 64, out, says=["chunks of 16 tokens, not 64"])
+        self.refused(*fetch, "--tenant", "other", out, says=["--namespace"])
+        self.sluice(*fetch, "--slo", 20000, out)
 
     def test_partial_chunk_is_left_out(self):
         path = self.cache(tokens=37)
@@ -139,6 +169,23 @@ class PutAndFetchTest(harness.ServerTest):
         self.assertEqual(got.tensors["layers.0.v"][2][:64 * row], head[:32 * row] + head[48 * row:])
         self.refused("encode", self.path("out.safetensors"), self.path("x"), says=["missing"])
 
+    def test_check_is_read_first(self):
+        path, out = self.cache(), self.path("out.safetensors")
+        self.put(path)
+        fetch = ["fetch", "--server", self.address, *CHUNK, "--like", path, "--check"]
+        self.refused(*fetch, self.path("none"), out, says=["cannot open"])
+        self.refused(*fetch, self.cache("other", layers=1), out, says=["other shapes"])
+        self.assertFalse(out.exists())
+
+    def test_other_namespaces_are_named(self):
+        path = self.cache()
+        self.assertIn("nothing of model", self.fetch("--like", path, code=PARTIAL).err)
+        self.put(path)
+        result = self.server("fetch", "--chunk-tokens", 32, "--like", path, self.path("out"),
+                             code=PARTIAL)
+        self.assertIn("stored with --chunk-tokens 16", result.err)
+        self.assertIn('tenant ""', self.fetch("--like", path, "--tenant", "x", code=PARTIAL).err)
+
     def test_nothing_stored(self):
         result = self.fetch("--like", self.cache(), code=PARTIAL)
         self.assertEqual(result.out.count("recompute: not_stored"), 5)
@@ -166,7 +213,9 @@ class AdminTest(harness.ServerTest):
     def test_pin_and_rm(self):
         self.put(self.cache())
         self.assertIn("5 chunks pinned", self.server("pin", "test-model").out)
-        report = self.server("rm", "--json", "test-model").json()
+        rm = self.server("rm", "--json", "test-model", code=FAILURE)
+        self.assertIn("pin --off", rm.err)
+        report = rm.json()
         self.assertEqual((report["deleted_chunks"], report["pinned_chunks"]), (0, 5))
         key = self.server("ls", "--json", "test-model").json()["chunks"][0]["chunk_key"]
         unpinned = self.server("pin", "--off", "--chunk", key, "test-model").out
@@ -174,6 +223,10 @@ class AdminTest(harness.ServerTest):
         self.assertEqual(self.server("rm", "--json", "test-model").json()["deleted_chunks"], 1)
         self.server("rm", "--include-pinned", "test-model")
         self.refused("rm", "--server", self.address, "--chunk", "12", "test-model", code=USAGE)
+        self.put(self.cache())
+        for command in ("rm", "pin"):
+            self.refused(command, "--server", self.address, "--chunk", "12" * 32, "test-model",
+                         code=FAILURE, says=["no such chunk"])
 
     def test_stats(self):
         self.put(self.cache())
@@ -215,6 +268,11 @@ class NodeTest(harness.ServerTest):
         stats = self.sluice("stats", "--node", self.socket, "--json").json()
         self.assertEqual((stats["loaded_chunks"], stats["pools"]), (10, 0))
         self.assertIn("breaker closed", self.sluice("stats", "--node", self.socket).out)
+
+    def test_server_is_gone(self):
+        self.stop("sluiced")
+        self.refused("put", *CHUNK, "--node", self.socket, self.cache(), code=UNREACHABLE,
+                     says=[f"the storage server {self.address} did not answer the daemon"])
 
     def test_bad_usage(self):
         self.path("ids").write_text("1 2 3")
