@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "codec/chunk_key.h"
 #include "toml.hpp"
@@ -74,10 +75,20 @@ uint64_t RangedValue(const Field& field) {
   return *std::get<uint32_t*>(field.target);
 }
 
-void ReadTables(const toml::value& root, const std::string& name, NodeConfigResult& result) {
-  const std::vector<Field> fields = Fields(result.config);
+// "host:port" or "unix:/path".
+bool IsAddress(const std::string& text) {
+  if (text.starts_with("unix:")) return text.size() > 5;
+  const size_t colon = text.rfind(':');
+  uint32_t port = 0;
+  return colon != std::string::npos && colon > 0 &&
+         absl::SimpleAtoi(text.substr(colon + 1), &port) && port >= 1 && port <= 65535;
+}
+
+void ReadTables(const toml::value& root, NodeConfigFile& file) {
+  const std::vector<Field> fields = Fields(file.config);
   const auto fault = [&](const toml::value& at, const std::string& key, const std::string& what) {
-    result.faults.push_back(absl::StrCat(name, ":", at.location().line(), ": ", key, " ", what));
+    const uint32_t line = at.location().line();
+    file.faults.emplace(line, absl::StrCat(file.name, ":", line, ": ", key, " ", what));
   };
   for (const auto& [table_name, table] : root.as_table(std::nothrow)) {
     const std::string prefix = table_name + ".";
@@ -89,6 +100,7 @@ void ReadTables(const toml::value& root, const std::string& name, NodeConfigResu
     }
     for (const auto& [key, value] : table.as_table(std::nothrow)) {
       const auto field = std::ranges::find(fields, prefix + key, &Field::key);
+      file.lines[prefix + key] = value.location().line();
       const std::string what =
           field == fields.end() ? "is not a known key" : ReadField(value, *field);
       if (!what.empty()) fault(value, prefix + key, what);
@@ -110,40 +122,58 @@ bool NestsTooDeeply(std::string_view text) {
 
 }  // namespace
 
-NodeConfigResult ParseNodeConfig(std::string_view text, const std::string& name) {
-  NodeConfigResult result;
+NodeConfigFile ParseNodeConfig(std::string_view text, const std::string& name) {
+  NodeConfigFile file;
+  file.name = name;
   if (text.size() > kMaxConfigBytes || NestsTooDeeply(text)) {
-    result.faults.push_back(absl::StrCat(name, ": longer than ", kMaxConfigBytes,
-                                         " bytes or nested deeper than ", kMaxNesting));
-    return result;
+    file.faults.emplace(0, absl::StrCat(name, ": longer than ", kMaxConfigBytes,
+                                        " bytes or nested deeper than ", kMaxNesting));
+    return file;
   }
   try {
     std::istringstream in{std::string(text)};
-    ReadTables(toml::parse(in, name), name, result);
+    ReadTables(toml::parse(in, name), file);
   } catch (const toml::exception& error) {
     const std::string what = error.what();
-    result.faults.push_back(
-        absl::StrCat(name, ":", error.location().line(), ": ", what.substr(0, what.find('\n'))));
+    const uint32_t line = error.location().line();
+    file.faults.emplace(line, absl::StrCat(name, ":", line, ": ", what.substr(0, what.find('\n'))));
   } catch (const std::exception& error) {
-    result.faults.push_back(absl::StrCat(name, ": ", error.what()));
+    file.faults.emplace(0, absl::StrCat(name, ": ", error.what()));
   }
-  std::ranges::sort(result.faults);
-  return result;
+  return file;
 }
 
-std::vector<std::string> NodeConfig::Faults() const {
-  std::vector<std::string> faults;
+std::map<std::string, std::string> NodeConfig::Faults() const {
+  std::map<std::string, std::string> faults;
   NodeConfig copy = *this;
   for (const Field& field : Fields(copy)) {
     const bool is_text = std::holds_alternative<std::string*>(field.target);
     const uint64_t value = RangedValue(field);
     if (value >= field.min && value <= field.max) continue;
-    faults.push_back(absl::StrCat(is_text ? "length of " : "", field.key, " is ", value, "; ",
-                                  field.min, "..", field.max, " are allowed"));
+    faults[field.key] = absl::StrCat(is_text ? "has length " : "is ", value, "; ", field.min, "..",
+                                     field.max, " are allowed");
+  }
+  if (!IsAddress(server)) {
+    faults.emplace("node.server",
+                   absl::StrCat("is \"", server, "\"; write HOST:PORT or unix:/PATH"));
   }
   if (log_level != "debug" && log_level != "info" && log_level != "warn" && log_level != "error") {
-    faults.push_back("log.level is \"" + log_level + "\"; debug, info, warn, error are allowed");
+    faults.emplace("log.level",
+                   absl::StrCat("is \"", log_level, "\"; debug, info, warn, error are allowed"));
   }
+  return faults;
+}
+
+std::vector<std::string> AllFaults(const NodeConfigFile& file) {
+  std::multimap<uint32_t, std::string> all = file.faults;
+  for (const auto& [key, what] : file.config.Faults()) {
+    const auto at = file.lines.find(key);
+    const std::string place =
+        at == file.lines.end() ? "" : absl::StrCat(file.name, ":", at->second, ": ");
+    all.emplace(place.empty() ? 0 : at->second, absl::StrCat(place, key, " ", what));
+  }
+  std::vector<std::string> faults;
+  for (auto& [line, fault] : all) faults.push_back(std::move(fault));
   return faults;
 }
 

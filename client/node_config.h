@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,18 +37,23 @@ struct NodeConfig {
   // [log]
   std::string log_level = "info";  // key `level`; debug, info, warn, error
 
-  // All values that are out of range, one per line; empty if there are none.
-  std::vector<std::string> Faults() const;
+  // All values that are out of range, by key; empty if there are none.
+  std::map<std::string, std::string> Faults() const;
 };
 
-struct NodeConfigResult {
+// What a file says. Ranges are checked by AllFaults(), because flags may still change values.
+struct NodeConfigFile {
+  std::string name;
   NodeConfig config;
-  std::vector<std::string> faults;  // "NAME:LINE: what is wrong"; then `config` must not be used
+  std::map<std::string, uint32_t> lines;             // where each key stands
+  std::multimap<uint32_t, std::string> faults = {};  // of the text, by line; 0: of the whole file
 };
 
-// Parses TOML. Unknown keys and wrong types are faults, all of which are reported. Ranges are
-// checked by Faults(), because flags may still change values. `name` is the file's, for the
-// messages.
-NodeConfigResult ParseNodeConfig(std::string_view text, const std::string& name);
+// Parses TOML. Unknown keys and wrong types are faults, all of which are reported as
+// "NAME:LINE: what is wrong". `name` is the file's.
+NodeConfigFile ParseNodeConfig(std::string_view text, const std::string& name);
+// Everything that is wrong with the text and, after flags were applied, with the values, by line.
+// If there is anything, the configuration must not be used.
+std::vector<std::string> AllFaults(const NodeConfigFile& file);
 
 }  // namespace sluice::client

@@ -1,4 +1,5 @@
 // The node daemon: flags and configuration, the service on a unix socket, signals.
+#include <grpc/support/log.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
@@ -10,12 +11,14 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/file_io.h"
+#include "client/log_text.h"
 #include "client/node_config.h"
 #include "client/node_service.h"
 #include "client/unix_listener.h"
@@ -32,6 +35,7 @@ constexpr int kMaxRequestBytes = 64 << 20;
 // Threads for short calls, beside one for each load and each save.
 constexpr int kSpareThreads = 32;
 constexpr int kIdleTickMs = 1000;
+constexpr uint64_t kMaxConfigFileBytes = 1 << 20;
 
 struct Flags {
   std::string config_file;
@@ -47,32 +51,49 @@ const char kExamples[] =
     "  sluice-node --config sluice-node.toml --check-config\n"
     "Exit status: 0 after SIGTERM or SIGINT, 1 cannot start, 2 wrong flags or configuration.";
 
-// True if the configuration can be used; otherwise every fault has been printed.
-bool ReadConfig(const Flags& flags, NodeConfig& config) {
-  std::vector<std::string> faults;
+// Applies the flags, prints every fault. Empty: there were some.
+std::optional<NodeConfig> ReadConfig(const Flags& flags) {
+  NodeConfigFile file;
   if (!flags.config_file.empty()) {
-    std::ifstream in(flags.config_file, std::ios::binary);
-    const std::string text((std::istreambuf_iterator<char>(in)), {});
-    if (!in) {
-      faults.push_back(flags.config_file + ": cannot be read");
-    } else {
-      NodeConfigResult result = ParseNodeConfig(text, flags.config_file);
-      config = result.config;
-      faults = std::move(result.faults);
+    const absl::StatusOr<std::string> text = ReadFile(flags.config_file, kMaxConfigFileBytes);
+    if (!text.ok()) {
+      std::fprintf(stderr, "%s\n", std::string(text.status().message()).c_str());
+      return std::nullopt;
     }
+    file = ParseNodeConfig(*text, flags.config_file);
   }
-  if (!flags.server.empty()) config.server = flags.server;
-  if (!flags.socket.empty()) config.socket = flags.socket;
-  for (std::string& fault : config.Faults()) faults.push_back(std::move(fault));
+  // The file is not to blame for a flag's value.
+  const auto apply = [&file](const std::string& flag, const char* key, std::string& target) {
+    if (flag.empty()) return;
+    target = flag;
+    file.lines.erase(key);
+  };
+  apply(flags.server, "node.server", file.config.server);
+  apply(flags.socket, "node.socket", file.config.socket);
+  const std::vector<std::string> faults = AllFaults(file);
   for (const std::string& fault : faults) std::fprintf(stderr, "%s\n", fault.c_str());
-  return faults.empty();
+  if (!faults.empty()) return std::nullopt;
+  return file.config;
+}
+
+// Never destroyed: gRPC's threads may log until the process ends.
+spdlog::logger& LoggerOfGrpc() {
+  static auto* const logger = new std::shared_ptr<spdlog::logger>(spdlog::default_logger());
+  return **logger;
+}
+
+// What gRPC says of its own accord (files and lines of its source) is for who looks for it.
+void LogGrpc(gpr_log_func_args* args) {
+  LoggerOfGrpc().debug("event=grpc message={}", Quoted(args->message));
 }
 
 void StartLogging(const NodeConfig& config) {
   auto logger = spdlog::stderr_logger_mt("sluice-node");
-  logger->set_pattern("time=%Y-%m-%dT%H:%M:%S.%e%z level=%l %v");
+  logger->set_pattern("time=%Y-%m-%dT%H:%M:%S.%eZ level=%l %v", spdlog::pattern_time_type::utc);
   logger->set_level(spdlog::level::from_str(config.log_level));
   spdlog::set_default_logger(std::move(logger));
+  LoggerOfGrpc();  // before the first message
+  gpr_set_log_function(LogGrpc);
 }
 
 std::unique_ptr<NodeService> MakeService(const NodeConfig& config) {
@@ -131,18 +152,19 @@ int Run(const NodeConfig& config) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   if (const absl::Status clear = ClearStaleSocket(config.socket); !clear.ok()) {
-    std::fprintf(stderr, "sluice-node: %s\n", std::string(clear.message()).c_str());
+    spdlog::error("event=failed error={}", Quoted(std::string(clear.message())));
     return kExitFailure;
   }
   const std::unique_ptr<NodeService> service = MakeService(config);
   const std::unique_ptr<grpc::Server> server = StartServer(config, *service);
   if (server == nullptr) {
-    std::fprintf(stderr, "sluice-node: cannot listen on unix:%s\n", config.socket.c_str());
+    spdlog::error("event=failed error={}", Quoted("cannot listen on unix:" + config.socket));
     return kExitFailure;
   }
   std::printf("sluice-node listening on unix:%s\n", config.socket.c_str());
   std::fflush(stdout);
-  spdlog::info("started socket={} server={}", config.socket, config.server);
+  spdlog::info("event=started version={} socket={} server={}", SLUICE_VERSION,
+               Quoted(config.socket), Quoted(config.server));
   sd_notify(0, "READY=1");
 
   const int signal = WaitForSignal(signals);
@@ -151,7 +173,7 @@ int Run(const NodeConfig& config) {
   const absl::Time deadline = absl::Now() + absl::Milliseconds(config.drain_ms);
   const bool drained = service->Stop(deadline);
   server->Shutdown(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
-  spdlog::info("stopped signal={} saves_drained={}", signal, drained);
+  spdlog::info("event=stopped signal={} saves_drained={}", signal, drained);
   if (!drained) {
     // A put that hangs would hold the exit up to its timeout; on the server it is not visible
     // anyway.
@@ -180,12 +202,12 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? EXIT_SUCCESS : kExitUsage;
   }
-  NodeConfig config;
-  if (!ReadConfig(flags, config)) return kExitUsage;
+  const std::optional<NodeConfig> config = ReadConfig(flags);
+  if (!config) return kExitUsage;
   if (flags.check_config) {
     std::puts("OK");
     return EXIT_SUCCESS;
   }
-  StartLogging(config);
-  return Run(config);
+  StartLogging(*config);
+  return Run(*config);
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/grpc_status.h"
+#include "client/log_text.h"
 #include "spdlog/spdlog.h"
 
 #define RETURN_GRPC_IF_ERROR(status) \
@@ -119,8 +120,8 @@ grpc::Status NodeService::RegisterPool(grpc::ServerContext* /*context*/,
   RETURN_GRPC_IF_ERROR(blocks.status());
   const absl::StatusOr<uint64_t> pool_id = pools_.Add(*std::move(blocks));
   RETURN_GRPC_IF_ERROR(pool_id.status());
-  spdlog::info("pool registered pool_id={} shm={} bytes={} blocks={} planes={}", *pool_id,
-               request->shm_name(), request->pool_bytes(), request->num_blocks(),
+  spdlog::info("event=pool_registered pool_id={} shm={} bytes={} blocks={} planes={}", *pool_id,
+               Quoted(request->shm_name()), request->pool_bytes(), request->num_blocks(),
                request->layouts_size());
   response->set_pool_id(*pool_id);
   return grpc::Status::OK;
@@ -132,7 +133,8 @@ grpc::Status NodeService::UnregisterPool(grpc::ServerContext* context,
   const absl::Time deadline =
       std::min(absl::FromChrono(context->deadline()), absl::Now() + kUnregisterTimeout);
   const absl::Status status = pools_.Remove(request->pool_id(), deadline);
-  spdlog::info("pool unregistered pool_id={} status={}", request->pool_id(), status.ToString());
+  spdlog::info("event=pool_unregistered pool_id={} status={}", request->pool_id(),
+               Quoted(status.ToString()));
   return ToGrpc(status);
 }
 
@@ -201,9 +203,10 @@ v1::LoadSummary NodeService::Finish(const LoadArguments& arguments, const LoadRe
   counters_.received_bytes += summary.bytes();
   const double slo_ms = absl::ToDoubleMilliseconds(arguments.slo);
   if (slo_ms > 0 && result.ms > slo_ms) ++counters_.late_loads;
-  spdlog::info("load request={} loaded_chunks={} recompute_chunks={} bytes={} ms={:.1f} slo_ms={}",
-               arguments.request_id, summary.loaded_chunks(), summary.recompute_chunks(),
-               summary.bytes(), summary.ms(), slo_ms);
+  spdlog::info(
+      "event=load request={} loaded_chunks={} recompute_chunks={} bytes={} ms={:.1f} slo_ms={}",
+      Quoted(arguments.request_id), summary.loaded_chunks(), summary.recompute_chunks(),
+      summary.bytes(), summary.ms(), slo_ms);
   return summary;
 }
 

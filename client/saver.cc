@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/log_text.h"
 #include "codec/encoder.h"
 #include "codec/status_macros.h"
 #include "spdlog/spdlog.h"
@@ -157,10 +158,12 @@ void Saver::Run(const Entry& entry) {
   const absl::Status status = SaveMissing(entry, progress);
   progress.state = status.ok() ? SaveState::kStored : SaveState::kFailed;
   progress.message = std::string(status.message());
-  spdlog::info("save request={} state={} stored_chunks={} existing_chunks={} bytes={} ms={:.1f} {}",
-               entry.job.request_id, StateName(progress.state), progress.stored_chunks,
-               progress.existing_chunks, progress.bytes,
-               absl::ToDoubleMilliseconds(absl::Now() - start), progress.message);
+  spdlog::info(
+      "event=save request={} state={} stored_chunks={} existing_chunks={} bytes={} ms={:.1f} "
+      "message={}",
+      Quoted(entry.job.request_id), StateName(progress.state), progress.stored_chunks,
+      progress.existing_chunks, progress.bytes, absl::ToDoubleMilliseconds(absl::Now() - start),
+      Quoted(progress.message));
   entry.ticket->Push(std::move(progress));
 }
 
