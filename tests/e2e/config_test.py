@@ -45,6 +45,25 @@ class ConfigTest(harness.EndToEnd):
             for name in names:
                 self.assertIn(name, done.stderr)
 
+    def test_folder_as_configuration(self):
+        for program in ("SLUICE_SLUICED", "SLUICE_NODE"):
+            done = subprocess.run([os.environ[program], "--config", self.folder], check=False,
+                                  capture_output=True, text=True, timeout=harness.LIMIT_S)
+            self.assertEqual(done.returncode, 2)
+            self.assertEqual(done.stderr, f"read {self.folder}: Is a directory\n")
+
+    def test_node_server_is_an_address(self):
+        for server in ("10.0.0.5", "10.0.0.5:99999"):
+            done = self.check("SLUICE_NODE", f'[node]\nserver = "{server}"\n')
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("config.toml:2: node.server", done.stderr)
+            self.assertIn("write HOST:PORT", done.stderr)
+            done = subprocess.run(
+                [os.environ["SLUICE_NODE"], "--server", server, "--check-config"], check=False,
+                capture_output=True, text=True, timeout=harness.LIMIT_S)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("write HOST:PORT", done.stderr)
+
     def test_not_toml(self):
         for program in ("SLUICE_SLUICED", "SLUICE_NODE"):
             done = self.check(program, "[[[")
@@ -58,6 +77,7 @@ class ConfigTest(harness.EndToEnd):
              first.address], capture_output=True, text=True, timeout=harness.LIMIT_S, check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(first.address, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.end(first)
 
 
