@@ -99,7 +99,7 @@ absl::StatusOr<ReaderPtr> FileStore::Open(const ChunkId& id) {
   auto fd = OpenForReading(path);
   if (absl::IsNotFound(fd.status())) {
     index_.Remove(id);
-    options_.warn(absl::StrCat("event=chunk_vanished path=", path));
+    options_.warn(absl::StrCat("event=chunk_vanished path=\"", path, "\""));
   }
   RETURN_IF_ERROR(fd.status());
   return std::make_shared<FileReader>(std::move(header), *std::move(fd), path);
@@ -158,8 +158,8 @@ void FileStore::DropEmptyNamespaces() {
     std::error_code error;
     fs::remove_all(NamespaceFolder(digest), error);
     if (error) {
-      options_.warn(absl::StrCat("event=remove_namespace_failed path=", NamespaceFolder(digest),
-                                 " error=\"", error.message(), "\""));
+      options_.warn(absl::StrCat("event=remove_namespace_failed path=\"", NamespaceFolder(digest),
+                                 "\" error=\"", error.message(), "\""));
     }
   }
 }

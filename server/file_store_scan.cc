@@ -164,8 +164,8 @@ void FileStore::Quarantine(const std::string& path, absl::string_view reason) {
     keep = !error;
   }
   if (!keep) fs::remove_all(path, error);
-  options_.warn(absl::StrCat("event=", keep ? "quarantined" : "deleted", " path=", path,
-                             " reason=\"", reason, "\"",
+  options_.warn(absl::StrCat("event=", keep ? "quarantined" : "deleted", " path=\"", path,
+                             "\" reason=\"", reason, "\"",
                              error ? absl::StrCat(" error=\"", error.message(), "\"") : ""));
 }
 

@@ -158,9 +158,10 @@ absl::Status Run(const Config& config, const Flags& flags) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(config, &service));
   RETURN_IF_ERROR(Announce(*server, flags));
   const StoreUsage usage = store->Usage();
-  spdlog::info("event=started version=\"{}\" data_dir={} namespaces={} chunks={} bytes={} quota={}",
-               ServerVersion(), config.data_dir, usage.namespaces, usage.chunks, usage.bytes,
-               usage.quota_bytes);
+  spdlog::info(
+      "event=started version=\"{}\" data_dir=\"{}\" namespaces={} chunks={} bytes={} quota={}",
+      ServerVersion(), config.data_dir, usage.namespaces, usage.chunks, usage.bytes,
+      usage.quota_bytes);
   sd_notify(0, "READY=1");
   while (!WaitForStop(kTick)) {
     service.Tick();

@@ -42,7 +42,7 @@ absl::Status StoreService::DoFetch(grpc::ServerContext* context, FetchStream* st
   entry.SetSession(nullptr);
   // A client ends a load by cancelling; that cuts something short only if an answer was due.
   const bool cut_short = context->IsCancelled() && !session.idle();
-  spdlog::info("event=load id={} bytes={} ms={:.1f} status={}", opening.load_id, sent,
+  spdlog::info("event=load id=\"{}\" bytes={} ms={:.1f} status={}", opening.load_id, sent,
                absl::ToDoubleMilliseconds(clock_() - begun_at),
                cut_short ? "CANCELLED" : absl::StatusCodeToString(status.code()));
   return status;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The node daemon: through shared memory, without a server, over restarts, ended during a load."""
 import os
+import re
 import subprocess
 import time
 import unittest
@@ -11,6 +12,8 @@ from harness import OK, PARTIAL, SLOWDOWN, UNREACHABLE
 CHUNK = ("--chunk-tokens", 64)
 SHAPE = {"tokens": 512, "layers": 4, "heads": 2, "head_dim": 64}
 LARGE = {"tokens": 512, "layers": 8, "heads": 4, "head_dim": 64}  # 90 kB at its base level
+LOG_LINE = re.compile(r"^time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=\w+ event=\w+"
+                      r'( \w+=([^\s"=]+|"([^"\\]|\\.)*"))*$')
 NO_SERVER = {"server_unavailable", "breaker_open"}
 
 
@@ -34,6 +37,17 @@ class NodeTest(harness.EndToEnd):
         self.assertEqual(set(os.listdir("/dev/shm")) - before, set(), "left-over shared memory")
         self.end(node)
         self.end(server)
+        self.check_log(node, "started", "pool_registered", "load", "pool_unregistered", "stopped")
+        self.check_log(server, "started", "load", "draining", "stopped")
+        self.assertRegex(server.output(), r"event=load .* status=OK\n")
+        self.assertNotIn("CANCELLED", server.output())
+
+    def check_log(self, process, *events):
+        """Every line is key=value throughout and has its event; all of `events` happened."""
+        lines = [line for line in process.output().splitlines() if " listening on " not in line]
+        for line in lines:
+            self.assertRegex(line, LOG_LINE)
+        self.assertLessEqual(set(events), {re.search(r"event=(\w+)", line)[1] for line in lines})
 
     def test_save(self):
         """What the daemon saves, the server has."""
