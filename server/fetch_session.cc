@@ -17,7 +17,10 @@ uint32_t Microseconds(absl::Duration duration) {
 }
 
 FetchResult ResultOf(const absl::Status& status) {
-  return absl::IsNotFound(status) ? FetchResult::kNotFound : FetchResult::kDamaged;
+  if (absl::IsNotFound(status)) return FetchResult::kNotFound;
+  // Out of file descriptors or memory, or a disk that does not answer: the bytes may be sound.
+  if (absl::IsResourceExhausted(status) || absl::IsUnavailable(status)) return FetchResult::kBusy;
+  return FetchResult::kDamaged;
 }
 
 void Refuse(Frame* frame, FetchResult result, std::string message) {

@@ -66,7 +66,12 @@ absl::Status FileStore::MakeFolders() {
   RETURN_IF_ERROR(files_.MakeFolder(absl::StrCat(options_.data_dir, "/quarantine")));
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(temporary, error)) {
-    RETURN_IF_ERROR(files_.Remove(entry.path().string()));
+    std::error_code removal;
+    if (fs::is_directory(entry.symlink_status(removal))) {
+      fs::remove_all(entry.path(), removal);  // not ours, but in the way of nothing
+    } else {
+      RETURN_IF_ERROR(files_.Remove(entry.path().string()));
+    }
   }
   if (error) return absl::UnavailableError(absl::StrCat("list ", temporary, ": ", error.message()));
   return absl::OkStatus();

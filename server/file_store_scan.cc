@@ -33,11 +33,15 @@ absl::StatusOr<std::vector<fs::directory_entry>> List(const std::string& folder)
   return entries;
 }
 
+// False for what cannot be looked at, such as a link to itself.
+bool IsFolder(const fs::directory_entry& entry) {
+  std::error_code error;
+  return entry.is_directory(error);
+}
+
 bool HasFolder(const std::string& folder) {
   const auto entries = List(folder);
-  return !entries.ok() || std::ranges::any_of(*entries, [](const fs::directory_entry& entry) {
-    return entry.is_directory();
-  });
+  return !entries.ok() || std::ranges::any_of(*entries, IsFolder);
 }
 
 }  // namespace
@@ -46,7 +50,7 @@ absl::Status FileStore::Scan() {
   ASSIGN_OR_RETURN(const auto entries, List(options_.data_dir));
   for (const fs::directory_entry& entry : entries) {
     const std::string name = entry.path().filename().string();
-    if (name.size() != kHexDigits || !entry.is_directory()) continue;
+    if (name.size() != kHexDigits || !IsFolder(entry)) continue;
     const absl::Status status = ScanNamespace(entry.path().string(), name);
     if (absl::IsUnavailable(status) || absl::IsResourceExhausted(status)) return status;
     if (status.ok()) continue;
@@ -80,7 +84,7 @@ absl::Status FileStore::ScanNamespace(const std::string& folder, absl::string_vi
                                       std::make_shared<const std::string>(std::move(profile))));
   ASSIGN_OR_RETURN(const auto entries, List(folder));
   for (const fs::directory_entry& entry : entries) {
-    if (entry.is_directory()) ScanShard(entry.path().string(), digest, descriptor);
+    if (IsFolder(entry)) ScanShard(entry.path().string(), digest, descriptor);
   }
   ScanPins(digest);
   return absl::OkStatus();

@@ -102,8 +102,12 @@ absl::Status Files::WriteWhole(const std::string& temporary, const std::string& 
 }
 
 absl::StatusOr<UniqueFd> OpenForReading(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Not blocking, for a pipe of that name would be waited for.
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) return ErrnoStatus("open", path);
+  struct stat info = {};
+  if (::fstat(fd.get(), &info) != 0) return ErrnoStatus("stat", path);
+  if (!S_ISREG(info.st_mode)) return absl::DataLossError(absl::StrCat(path, " is not a file"));
   return fd;
 }
 

@@ -16,6 +16,8 @@ namespace sluice::server {
 namespace {
 
 constexpr int kUnaryThreads = 64;    // besides those of streams
+// Calls of one connection at a time: one client that reads no answers cannot take all threads.
+constexpr int kCallsPerConnection = 100;
 constexpr int kKeepaliveMs = 20000;  // a peer that has vanished is noticed after about 30 s
 constexpr int kKeepaliveTimeoutMs = 10000;
 constexpr int kMinPingIntervalMs = 1000;  // clients that ping more often are disconnected
@@ -40,6 +42,7 @@ void SetLimits(const Config& config, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kMinPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamWindowBytes);
 }

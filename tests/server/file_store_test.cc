@@ -2,6 +2,7 @@
 #include "server/file_store.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
@@ -172,6 +173,27 @@ TEST_F(FileStoreTest, DamagedAndMisplacedFilesAreMovedAside) {
   EXPECT_EQ(folder_.CountFiles("data/quarantine"), 4u);
   for (const TestChunk& chunk : context) ASSERT_THAT(PutChunk(*store, chunk).status(), IsOk());
   for (const TestChunk& chunk : context) EXPECT_EQ(ReadChunk(*store, chunk), chunk.container);
+}
+
+// Each of these once kept the server from starting: by waiting for a writer, by an exception, by an
+// error.
+TEST_F(FileStoreTest, PipesLoopsAndFoldersDoNotKeepItFromStarting) {
+  const std::vector<TestChunk> context = MakeContext(1, 2, 1000);
+  {
+    auto store = Open();
+    for (const TestChunk& chunk : context) ASSERT_THAT(PutChunk(*store, chunk).status(), IsOk());
+  }
+  const fs::path folder = fs::path(data_) / codec::DigestHex(context[0].id.namespace_digest);
+  const std::string key = codec::DigestHex(context[1].id.key);
+  const fs::path chunk = folder / key.substr(0, 2) / (key + ".chunk");
+  fs::remove(chunk);
+  ASSERT_EQ(::mkfifo(chunk.c_str(), 0600), 0);
+  fs::create_symlink("loop", folder / "loop");
+  fs::create_symlink(std::string(64, 'a'), fs::path(data_) / std::string(64, 'a'));
+  fs::create_directories(fs::path(data_) / "tmp" / "folder" / "inner");
+  auto store = Open();
+  EXPECT_TRUE(IsStored(*store, context[0]));
+  EXPECT_FALSE(IsStored(*store, context[1]));
 }
 
 TEST_F(FileStoreTest, QuarantineIsBounded) {
