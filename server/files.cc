@@ -107,6 +107,8 @@ absl::StatusOr<UniqueFd> OpenForReading(const std::string& path) {
   if (!fd.valid()) return ErrnoStatus("open", path);
   struct stat info = {};
   if (::fstat(fd.get(), &info) != 0) return ErrnoStatus("stat", path);
+  errno = EISDIR;
+  if (S_ISDIR(info.st_mode)) return ErrnoStatus("read", path);
   if (!S_ISREG(info.st_mode)) return absl::DataLossError(absl::StrCat(path, " is not a file"));
   return fd;
 }
