@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/grpc_status.h"
 #include "client/log_text.h"
+#include "client/node_service_limit.h"
 #include "spdlog/spdlog.h"
 
 #define RETURN_GRPC_IF_ERROR(status) \
@@ -20,6 +21,9 @@ namespace {
 constexpr absl::Duration kPoll = absl::Milliseconds(10);
 // How long UnregisterPool waits for loads and saves to let go.
 constexpr absl::Duration kUnregisterTimeout = absl::Seconds(30);
+
+// How long after its SLO a load may still wait for its engine to read outcomes.
+constexpr absl::Duration kReadGrace = absl::Seconds(1);
 
 // Writes decoded planes into the engine's blocks.
 class BlockSink final : public PlaneSink {
@@ -219,6 +223,7 @@ grpc::Status NodeService::Load(grpc::ServerContext* context, const v1::LoadReque
       CheckedLoad(*request, (*pool)->blocks().layout(), (*pool)->profile(), config_.requests);
   RETURN_GRPC_IF_ERROR(arguments.status());
 
+  const CallLimit limit(context, arrival + absl::Milliseconds(request->slo_ms()) + kReadGrace);
   RegisteredPool& used_pool = **pool;
   const auto abandoned = [context, &used_pool] {
     return context->IsCancelled() || used_pool.closing();

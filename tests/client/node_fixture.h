@@ -61,13 +61,15 @@ class NodeFixture : public ::testing::Test {
     service_.reset();
   }
 
-  v1::RegisterPoolRequest PoolRequest() const {
+  v1::RegisterPoolRequest PoolRequest() const { return PoolRequest(layout_, shm_); }
+
+  static v1::RegisterPoolRequest PoolRequest(const BlockLayout& layout, const ShmPool& shm) {
     v1::RegisterPoolRequest request;
-    request.set_shm_name(shm_.name());
-    request.set_pool_bytes(layout_.pool_bytes);
-    request.set_num_blocks(layout_.num_blocks);
-    request.set_block_tokens(layout_.block_tokens);
-    for (const codec::PlaneSpec& plane : layout_.geometry.planes) {
+    request.set_shm_name(shm.name());
+    request.set_pool_bytes(layout.pool_bytes);
+    request.set_num_blocks(layout.num_blocks);
+    request.set_block_tokens(layout.block_tokens);
+    for (const codec::PlaneSpec& plane : layout.geometry.planes) {
       v1::PlaneSpec* message = request.mutable_geometry()->add_planes();
       message->set_kind(static_cast<v1::PlaneKind>(plane.kind));
       message->set_model_layer(plane.model_layer);
@@ -75,7 +77,7 @@ class NodeFixture : public ::testing::Test {
       message->set_head_dim(plane.head_dim);
       message->set_element_type(static_cast<v1::ElementType>(plane.element_type));
     }
-    for (const PlaneLayout& plane : layout_.planes) {
+    for (const PlaneLayout& plane : layout.planes) {
       v1::PlaneLayout* message = request.add_layouts();
       message->set_offset_bytes(plane.offset_bytes);
       message->set_block_stride_bytes(plane.block_stride_bytes);

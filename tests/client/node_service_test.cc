@@ -242,6 +242,33 @@ TEST_F(NodeServiceTest, StoppingCancelsLoads) {
   ExpectAll(Load(LoadContext(kChunks, kTarget)), v1::RECOMPUTE_REASON_CANCELLED);
 }
 
+// More outcomes than fit between the two ends, and an engine that reads none: the load is over all
+// the same, and its slot is free.
+TEST_F(NodeServiceTest, EngineThatDoesNotReadHoldsNoLoad) {
+  constexpr uint32_t kManyChunks = 20'000;
+  Start();
+  fake_->Kill();
+  const BlockLayout layout =
+      HeadMajorLayout(SmallGeometry(1, 1, 2), kManyChunks * kPerChunk, kBlockTokens);
+  const ShmPool shm(layout.pool_bytes);
+  ASSERT_TRUE(Register(PoolRequest(layout, shm)).ok());
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 1 << 16);
+  const auto engine = v1::Node::NewStub(
+      grpc::CreateCustomChannel("unix:" + socket_, grpc::InsecureChannelCredentials(), arguments));
+  auto request = LoadContext(kManyChunks, 0);
+  request.set_slo_ms(100);
+  grpc::ClientContext context;
+  const auto reader = engine->Load(&context, request);
+  v1::LoadEvent started;
+  ASSERT_TRUE(reader->Read(&started));
+  const absl::Time limit = absl::Now() + absl::Seconds(30);
+  while (NodeStatus().loads() > 0 && absl::Now() < limit) {
+  }
+  EXPECT_EQ(NodeStatus().loads(), 0u);
+}
+
 TEST_F(NodeServiceTest, UnregisteringEndsLoads) {
   Start({.hold = true});
   ASSERT_TRUE(Register(PoolRequest()).ok());
