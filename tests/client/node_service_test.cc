@@ -74,6 +74,13 @@ class NodeServiceTest : public NodeFixture {
     return all;
   }
 
+  void ExpectLoadsEnd(absl::Duration limit) {
+    const absl::Time deadline = absl::Now() + limit;
+    while (NodeStatus().loads() > 0 && absl::Now() < deadline) {
+    }
+    EXPECT_EQ(NodeStatus().loads(), 0u);
+  }
+
   void ExpectAll(const Loaded& loaded, v1::RecomputeReason reason) {
     EXPECT_TRUE(loaded.status.ok()) << loaded.status.error_message();
     EXPECT_EQ(loaded.chunks.size(), kChunks);
@@ -224,10 +231,7 @@ TEST_F(NodeServiceTest, EngineThatCancelsFreesItsPlace) {
   ExpectAll(Load(LoadContext(kChunks, kTarget)), v1::RECOMPUTE_REASON_NODE_BUSY);
   context.TryCancel();
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-  const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  while (NodeStatus().loads() > 0 && absl::Now() < deadline) {
-  }
-  EXPECT_EQ(NodeStatus().loads(), 0u);
+  ExpectLoadsEnd(absl::Seconds(20));
 }
 
 TEST_F(NodeServiceTest, StoppingCancelsLoads) {
@@ -263,10 +267,7 @@ TEST_F(NodeServiceTest, EngineThatDoesNotReadHoldsNoLoad) {
   const auto reader = engine->Load(&context, request);
   v1::LoadEvent started;
   ASSERT_TRUE(reader->Read(&started));
-  const absl::Time limit = absl::Now() + absl::Seconds(30);
-  while (NodeStatus().loads() > 0 && absl::Now() < limit) {
-  }
-  EXPECT_EQ(NodeStatus().loads(), 0u);
+  ExpectLoadsEnd(absl::Seconds(30));
 }
 
 TEST_F(NodeServiceTest, UnregisteringEndsLoads) {
