@@ -10,6 +10,30 @@ namespace {
 // below 1e-13.
 constexpr size_t kRunTokens = 256;
 
+// Calls visit(pair, token, cosine, sine) for all angles of a table.
+template <typename Visit>
+void ForEachAngle(const RotaryTable& table, uint32_t start_token, size_t num_tokens, Visit visit) {
+  for (size_t pair = 0; pair < table.inverse_frequencies.size(); ++pair) {
+    const double frequency = table.inverse_frequencies[pair];
+    const double step_cosine = std::cos(frequency);
+    const double step_sine = std::sin(frequency);
+    for (size_t run = 0; run < num_tokens; run += kRunTokens) {
+      // The C library reduces large angles exactly.
+      const double angle =
+          (static_cast<double>(start_token) + static_cast<double>(run)) * frequency;
+      double cosine = std::cos(angle);
+      double sine = std::sin(angle);
+      const size_t end = std::min(run + kRunTokens, num_tokens);
+      for (size_t t = run; t < end; ++t) {
+        visit(pair, t, static_cast<float>(cosine), static_cast<float>(sine));
+        const double next = cosine * step_cosine - sine * step_sine;
+        sine = sine * step_cosine + cosine * step_sine;
+        cosine = next;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Rotation::Rotation(const RotaryTable& table, uint32_t start_token, uint32_t num_tokens)
@@ -19,26 +43,23 @@ Rotation::Rotation(const RotaryTable& table, uint32_t start_token, uint32_t num_
       num_tokens_(num_tokens),
       cosines_(num_pairs_ * num_tokens),
       sines_(num_pairs_ * num_tokens) {
-  for (size_t pair = 0; pair < num_pairs_; ++pair) {
-    const double frequency = table.inverse_frequencies[pair];
-    const double step_cosine = std::cos(frequency);
-    const double step_sine = std::sin(frequency);
-    for (size_t run = 0; run < num_tokens_; run += kRunTokens) {
-      // The C library reduces large angles exactly.
-      const double angle =
-          (static_cast<double>(start_token) + static_cast<double>(run)) * frequency;
-      double cosine = std::cos(angle);
-      double sine = std::sin(angle);
-      const size_t end = std::min(run + kRunTokens, num_tokens_);
-      for (size_t t = run; t < end; ++t) {
-        cosines_[pair * num_tokens_ + t] = static_cast<float>(cosine);
-        sines_[pair * num_tokens_ + t] = static_cast<float>(sine);
-        const double next = cosine * step_cosine - sine * step_sine;
-        sine = sine * step_cosine + cosine * step_sine;
-        cosine = next;
-      }
-    }
-  }
+  ForEachAngle(table, start_token, num_tokens, [this](size_t pair, size_t t, float c, float s) {
+    cosines_[pair * num_tokens_ + t] = c;
+    sines_[pair * num_tokens_ + t] = s;
+  });
+}
+
+TokenRotation::TokenRotation(const RotaryTable& table, uint32_t start_token, uint32_t num_tokens)
+    : layout_(table.layout),
+      first_dim_(table.first_dim),
+      num_pairs_(table.inverse_frequencies.size()),
+      num_tokens_(num_tokens),
+      cosines_(num_pairs_ * num_tokens),
+      sines_(num_pairs_ * num_tokens) {
+  ForEachAngle(table, start_token, num_tokens, [this](size_t pair, size_t t, float c, float s) {
+    cosines_[t * num_pairs_ + pair] = c;
+    sines_[t * num_pairs_ + pair] = s;
+  });
 }
 
 void Rotation::Rotate(std::span<float> rows) const { Turn(rows, 1); }

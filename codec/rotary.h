@@ -1,8 +1,9 @@
 // Rotary embeddings: turning keys back to position 0, where they change slowly along tokens, and
 // forward again.
 //
-// Works on rows: row d of a head is dimension d over all tokens of a chunk, so that a turn is a
-// loop over tokens. Immutable after construction, thread-safe.
+// Rotation works on rows: row d of a head is dimension d over all tokens of a chunk, so that a turn
+// is a loop over tokens. TokenRotation has the same numbers token by token. Both are immutable
+// after construction, thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +34,28 @@ class Rotation {
   size_t num_pairs_;
   size_t num_tokens_;
   std::vector<float> cosines_;  // [num_pairs][num_tokens]
+  std::vector<float> sines_;
+};
+
+class TokenRotation {
+ public:
+  // As Rotation's.
+  TokenRotation(const RotaryTable& table, uint32_t start_token, uint32_t num_tokens);
+
+  RotaryLayout layout() const { return layout_; }
+  size_t first_dim() const { return first_dim_; }
+  size_t num_pairs() const { return num_pairs_; }
+  size_t num_tokens() const { return num_tokens_; }
+  // [num_pairs] of a token. REQUIRES: token < num_tokens().
+  const float* cosines(size_t token) const { return cosines_.data() + token * num_pairs_; }
+  const float* sines(size_t token) const { return sines_.data() + token * num_pairs_; }
+
+ private:
+  RotaryLayout layout_;
+  size_t first_dim_;
+  size_t num_pairs_;
+  size_t num_tokens_;
+  std::vector<float> cosines_;  // [num_tokens][num_pairs]
   std::vector<float> sines_;
 };
 

@@ -1,0 +1,226 @@
+#include "codec/matrix.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "codec/elements.h"
+#include "codec/transpose.h"
+
+namespace sluice::codec {
+namespace {
+
+constexpr unsigned kSeed = 20261202;
+
+std::vector<uint16_t> RandomMatrix(size_t count) {
+  std::mt19937 random(kSeed);
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> matrix(count);
+  for (uint16_t& element : matrix) element = FloatToBf16(normal(random));
+  return matrix;
+}
+
+std::vector<uint16_t> Transposed(const std::vector<uint16_t>& matrix, size_t rows, size_t columns) {
+  std::vector<uint16_t> out(matrix.size());
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < columns; ++c) out[c * rows + r] = matrix[r * columns + c];
+  }
+  return out;
+}
+
+// Integers like those of coefficients: a few leading rows are large.
+std::vector<int16_t> RandomValues(size_t rows, size_t tokens, size_t large_rows) {
+  std::mt19937 random(kSeed + 1);
+  std::vector<int16_t> values(rows * tokens);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int limit = i < large_rows * tokens ? 31000 : kMaxBf16Integer;
+    values[i] = static_cast<int16_t>(static_cast<int>(random() % (2 * limit + 1)) - limit);
+  }
+  return values;
+}
+
+// Most that rounding of fp32 sums of terms of this total size can be off.
+double Slack(double size, size_t terms) {
+  return size * 0x1p-24 * (2 + static_cast<double>(terms)) + 1e-30;
+}
+
+struct Sizes {
+  size_t inputs;
+  size_t outputs;
+  size_t rows;
+  size_t tokens;
+  size_t large_rows;
+};
+
+void PrintTo(const Sizes& s, std::ostream* os) {
+  *os << s.inputs << "x" << s.outputs << ", " << s.rows << " rows, " << s.tokens << " tokens, "
+      << s.large_rows << " large";
+}
+
+class MatrixTest : public testing::TestWithParam<Sizes> {};
+
+TEST_P(MatrixTest, SynthesizesExactProducts) {
+  const Sizes s = GetParam();
+  const std::vector<uint16_t> matrix = RandomMatrix(s.inputs * s.outputs);
+  const std::vector<int16_t> values = RandomValues(s.rows, s.tokens, s.large_rows);
+  const auto packed =
+      PackedMatrix::Pack(matrix, MatrixLayout::kInputsByOutputs, s.inputs, s.outputs);
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  ProductScratch scratch;
+  std::vector<float> out(BlockedSize(s.tokens, s.outputs), std::numeric_limits<float>::quiet_NaN());
+  const absl::Status status = packed->Synthesize(values, s.tokens, scratch, out);
+  ASSERT_TRUE(status.ok()) << status;
+  std::vector<double> sums(s.outputs), sizes(s.outputs);
+  for (size_t t = 0; t < s.tokens; ++t) {
+    sums.assign(s.outputs, 0);
+    sizes.assign(s.outputs, 0);
+    for (size_t r = 0; r < s.rows; ++r) {
+      const double value = values[r * s.tokens + t];
+      for (size_t c = 0; c < s.outputs; ++c) {
+        const double term = value * Bf16ToFloat(matrix[r * s.outputs + c]);
+        sums[c] += term;
+        sizes[c] += std::abs(term);
+      }
+    }
+    for (size_t c = 0; c < s.outputs; ++c) {
+      ASSERT_NEAR(out[BlockedIndex(s.tokens, t, c)], sums[c], Slack(sizes[c], s.rows))
+          << "token " << t << " output " << c;
+    }
+  }
+}
+
+TEST_P(MatrixTest, AnalyzesBothLayoutsAlike) {
+  const Sizes s = GetParam();
+  const std::vector<uint16_t> matrix = RandomMatrix(s.inputs * s.outputs);
+  const auto packed =
+      PackedMatrix::Pack(matrix, MatrixLayout::kInputsByOutputs, s.inputs, s.outputs);
+  const auto turned = PackedMatrix::Pack(Transposed(matrix, s.inputs, s.outputs),
+                                         MatrixLayout::kOutputsByInputs, s.inputs, s.outputs);
+  ASSERT_TRUE(packed.ok() && turned.ok());
+  const std::vector<uint16_t> y = RandomMatrix(s.tokens * s.inputs);
+  ProductScratch scratch;
+  std::vector<float> out(s.outputs * s.tokens), again(out.size());
+  ASSERT_TRUE(packed->Analyze(y, s.tokens, scratch, out).ok());
+  ASSERT_TRUE(turned->Analyze(y, s.tokens, scratch, again).ok());
+  EXPECT_EQ(out, again);
+  std::vector<double> sums(s.outputs), sizes(s.outputs);
+  for (size_t t = 0; t < s.tokens; ++t) {
+    sums.assign(s.outputs, 0);
+    sizes.assign(s.outputs, 0);
+    for (size_t i = 0; i < s.inputs; ++i) {
+      const double value = Bf16ToFloat(y[t * s.inputs + i]);
+      for (size_t c = 0; c < s.outputs; ++c) {
+        const double term = value * Bf16ToFloat(matrix[i * s.outputs + c]);
+        sums[c] += term;
+        sizes[c] += std::abs(term);
+      }
+    }
+    for (size_t c = 0; c < s.outputs; ++c) {
+      ASSERT_NEAR(out[c * s.tokens + t], sums[c], Slack(sizes[c], s.inputs))
+          << "token " << t << " output " << c;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, MatrixTest,
+                         testing::Values(Sizes{1, 1, 1, 1, 0}, Sizes{3, 5, 2, 3, 1},
+                                         Sizes{64, 64, 64, 256, 0}, Sizes{192, 192, 130, 7, 5},
+                                         Sizes{192, 192, 0, 7, 0}, Sizes{250, 190, 250, 257, 100},
+                                         Sizes{384, 384, 65, 600, 65}, Sizes{960, 960, 200, 33, 2},
+                                         Sizes{960, 128, 960, 1, 960}));
+
+TEST(PackedMatrixTest, RefusesSizesThatDoNotMatch) {
+  const std::vector<uint16_t> matrix(12);
+  const auto pack = [&](size_t inputs, size_t outputs) {
+    return PackedMatrix::Pack(matrix, MatrixLayout::kInputsByOutputs, inputs, outputs).status();
+  };
+  EXPECT_TRUE(absl::IsInvalidArgument(pack(3, 5)));
+  EXPECT_TRUE(absl::IsInvalidArgument(pack(0, 4)));
+  EXPECT_TRUE(absl::IsInvalidArgument(pack(12, 0)));
+  EXPECT_TRUE(absl::IsInvalidArgument(pack(PackedMatrix::kMaxSide + 1, 1)));
+  const auto packed = PackedMatrix::Pack(matrix, MatrixLayout::kInputsByOutputs, 3, 4);
+  ASSERT_TRUE(packed.ok());
+  ProductScratch scratch;
+  std::vector<float> out(BlockedSize(2, 4));
+  std::vector<int16_t> values(2 * 4);
+  EXPECT_TRUE(absl::IsInvalidArgument(packed->Synthesize(values, 2, scratch, out)));  // 4 rows
+  values.resize(5);
+  EXPECT_TRUE(absl::IsInvalidArgument(packed->Synthesize(values, 2, scratch, out)));
+  values.resize(6);
+  EXPECT_TRUE(packed->Synthesize(values, 2, scratch, out).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(packed->Synthesize(values, 0, scratch, out)));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(packed->Synthesize(values, 2, scratch, std::span(out).first(8))));
+  const std::vector<uint16_t> y(6);
+  EXPECT_TRUE(absl::IsInvalidArgument(packed->Analyze(y, 2, scratch, out)));
+  EXPECT_TRUE(packed->Analyze(y, 2, scratch, std::span(out).first(8)).ok());
+}
+
+TEST(PackedMatrixTest, ThreadsShareAMatrix) {
+  constexpr size_t kSide = 192;
+  constexpr size_t kThreads = 4;
+  const auto packed =
+      PackedMatrix::Pack(RandomMatrix(kSide * kSide), MatrixLayout::kInputsByOutputs, kSide, kSide);
+  ASSERT_TRUE(packed.ok());
+  // More shapes than a matrix keeps products.
+  const auto run = [&](size_t first) {
+    std::vector<std::vector<float>> results;
+    ProductScratch scratch;
+    for (size_t i = 0; i < 100; ++i) {
+      const size_t tokens = 1 + (first + i) % 100;
+      const std::vector<int16_t> values = RandomValues(kSide, tokens, 1);
+      std::vector<float> out(BlockedSize(tokens, kSide));
+      EXPECT_TRUE(packed->Synthesize(values, tokens, scratch, out).ok());
+      results.push_back(std::move(out));
+    }
+    std::rotate(results.begin(), results.begin() + static_cast<ptrdiff_t>((100 - first) % 100),
+                results.end());
+    return results;
+  };
+  std::vector<std::vector<std::vector<float>>> results(kThreads);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] { results[i] = run(25 * i); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 1; i < kThreads; ++i) EXPECT_EQ(results[i], results[0]);
+}
+
+TEST(TransposeTest, PartsAddUpToTheValues) {
+  for (const auto& [rows, tokens, pitch] :
+       {std::tuple<size_t, size_t, size_t>{1, 1, 1}, {7, 5, 9}, {33, 300, 64}, {64, 31, 64}}) {
+    const std::vector<int16_t> values = RandomValues(rows, tokens, rows / 2);
+    std::vector<uint16_t> high(tokens * pitch, 0x7777), low(high);
+    std::vector<float> whole(tokens * pitch, 7);
+    TransposeToBf16({values.data(), tokens, rows, tokens}, pitch, high.data());
+    TransposeLowToBf16({values.data(), tokens, rows, tokens}, pitch, low.data());
+    TransposeToFloat({values.data(), tokens, rows, tokens}, pitch, whole.data());
+    for (size_t t = 0; t < tokens; ++t) {
+      for (size_t r = 0; r < pitch; ++r) {
+        const float value = r < rows ? static_cast<float>(values[r * tokens + t]) : 0.0f;
+        const size_t i = t * pitch + r;
+        ASSERT_EQ(Bf16ToFloat(high[i]) + Bf16ToFloat(low[i]), value);
+        ASSERT_EQ(whole[i], value);
+        if (std::abs(value) <= kMaxBf16Integer) {
+          ASSERT_EQ(low[i], 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(TransposeTest, FindsTheLastRowOfLargeValues) {
+  std::vector<int16_t> values(10 * 7, kMaxBf16Integer);
+  EXPECT_EQ(RowsOfLargeValues(values, 7), 0u);
+  values[4 * 7 + 6] = -kMaxBf16Integer - 1;
+  EXPECT_EQ(RowsOfLargeValues(values, 7), 5u);
+  values[9 * 7] = std::numeric_limits<int16_t>::min();
+  EXPECT_EQ(RowsOfLargeValues(values, 7), 10u);
+}
+
+}  // namespace
+}  // namespace sluice::codec
