@@ -1,18 +1,16 @@
 #include "codec/row_coding.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "codec/rans.h"
+#include "codec/row_kernels.h"
 #include "codec/status_macros.h"
 
 namespace sluice::codec {
 namespace {
-
-size_t ContextOf(int parent) {
-  return std::clamp(parent, -kContextLimit, kContextLimit) + kContextLimit;
-}
 
 std::vector<uint32_t> CodedRows(std::span<const uint8_t> classes) {
   std::vector<uint32_t> rows;
@@ -22,25 +20,49 @@ std::vector<uint32_t> CodedRows(std::span<const uint8_t> classes) {
   return rows;
 }
 
-// The substreams: count, then rows and bytes of each, then their bytes. put_row(row, lanes) puts
-// one row, last token first.
-template <typename PutRow>
-void EncodeRows(std::span<const uint8_t> classes, size_t num_tokens, ByteWriter& writer,
-                PutRow put_row) {
+// Enough substreams for a kernel to decode kRowsAtOnce together, if they are not too short for the
+// bytes that each takes, and so many that none is too long.
+size_t NumSubstreams(size_t num_rows, size_t num_tokens) {
+  const size_t symbols = num_rows * num_tokens;
+  const size_t wanted = std::max(std::min(symbols / kMinSubstreamSymbols, kRowsAtOnce),
+                                 symbols / kMaxSubstreamSymbols);
+  return std::min(std::max<size_t>(wanted, 1), num_rows);
+}
+
+template <typename Lookup>
+using EncodeKernel = void (*)(const EncodeRow<Lookup>&, size_t);
+template <typename Lookup>
+using DecodeKernel = void (*)(std::span<const DecodeRow<Lookup>>, size_t);
+
+// What kernels look up, class by class.
+template <typename Lookup, typename Table>
+std::vector<Lookup> LookupsOf(const std::vector<Table>& tables) {
+  return std::vector<Lookup>(tables.begin(), tables.end());
+}
+
+// The substreams: count, then rows and bytes of each, then their bytes.
+template <typename Lookup>
+void EncodeRows(std::span<const Lookup> lookups, std::span<const uint8_t> classes,
+                size_t num_tokens, std::span<const int16_t> values, EncodeKernel<Lookup> encode,
+                ByteWriter& writer) {
   const std::vector<uint32_t> rows = CodedRows(classes);
-  const size_t wanted = std::max<size_t>(rows.size() * num_tokens / kSubstreamSymbols, 1);
-  const size_t count = std::min(wanted, rows.size());
+  const size_t count = NumSubstreams(rows.size(), num_tokens);
   writer.Write<uint32_t>(count);
+  if (count == 0) return;
   const size_t directory = writer.size();
   for (size_t i = 0; i < 2 * count; ++i) writer.Write<uint32_t>(0);
+  RowSink sink((rows.size() / count + 1) * num_tokens);
   for (size_t i = 0; i < count; ++i) {
     const size_t begin = rows.size() * i / count;
     const size_t end = rows.size() * (i + 1) / count;
-    LaneEncoder lanes;
-    for (size_t r = end; r > begin; --r) put_row(rows[r - 1], lanes);
+    sink.Reset();
+    for (size_t r = end; r > begin; --r) {
+      const uint32_t row = rows[r - 1];
+      encode({&sink, &lookups[classes[row] - 1], values.data() + row * num_tokens}, num_tokens);
+    }
     writer.Patch<uint32_t>(directory + 8 * i, end - begin);
-    writer.Patch<uint32_t>(directory + 8 * i + 4, lanes.size());
-    lanes.Finish(writer);
+    writer.Patch<uint32_t>(directory + 8 * i + 4, sink.size());
+    sink.Finish(writer);
   }
 }
 
@@ -67,106 +89,101 @@ absl::Status ReadDirectory(size_t coded_rows, ByteReader& reader,
   return absl::OkStatus();
 }
 
-// get_row(row, lanes) gets one row.
-template <typename GetRow>
-absl::Status DecodeRows(std::span<const uint8_t> classes, ByteReader& reader, GetRow get_row) {
-  const std::vector<uint32_t> rows = CodedRows(classes);
+struct Coded {
+  std::span<const std::byte> bytes;
+  std::span<const uint32_t> rows;
+};
+
+// Divides the rows into the substreams that the directory tells of.
+absl::Status ReadSubstreams(std::span<const uint32_t> rows, ByteReader& reader,
+                            std::vector<Coded>& coded) {
   std::vector<Substream> substreams;
   RETURN_IF_ERROR(ReadDirectory(rows.size(), reader, substreams));
-  size_t next = 0;
   for (size_t i = 0; i < substreams.size(); ++i) {
-    std::span<const std::byte> bytes;
+    Coded& substream = coded.emplace_back();
     RETURN_IF_ERROR(
-        reader.ReadBytes(absl::StrCat("substream ", i), substreams[i].num_bytes, bytes));
-    LaneDecoder lanes;
-    RETURN_IF_ERROR(lanes.Init(bytes));
-    for (uint32_t r = 0; r < substreams[i].num_rows; ++r) get_row(rows[next++], lanes);
-    RETURN_IF_ERROR(lanes.Finish());
+        reader.ReadBytes(absl::StrCat("substream ", i), substreams[i].num_bytes, substream.bytes));
+    substream.rows = rows.first(substreams[i].num_rows);
+    rows = rows.subspan(substreams[i].num_rows);
   }
   return absl::OkStatus();
 }
 
-// Decodes the tokens of a row, a step at a time. find(t, slot) is the symbol of token t, with
-// members `start` and `frequency`; it also keeps the symbol.
-template <typename Find>
-void DecodeSteps(size_t num_tokens, LaneDecoder& stream, Find find) {
-  LaneDecoder lanes = stream;
-  for (size_t begin = 0; begin < num_tokens; begin += kLanes) {
-    const size_t count = std::min(kLanes, num_tokens - begin);
-    if (lanes.StepIsSafe()) {
-      for (size_t lane = 0; lane < count; ++lane) {
-        const auto symbol = find(begin + lane, lanes.Slot(lane));
-        lanes.AdvanceUnchecked(lane, symbol.start, symbol.frequency);
-      }
-    } else {
-      for (size_t lane = 0; lane < count; ++lane) {
-        const auto symbol = find(begin + lane, lanes.Slot(lane));
-        lanes.Advance(lane, symbol.start, symbol.frequency);
-      }
+// Decodes the rows of class > 0, of up to kRowsAtOnce substreams in turn.
+template <typename Lookup>
+absl::Status DecodeRows(std::span<const Lookup> lookups, std::span<const uint8_t> classes,
+                        size_t num_tokens, DecodeKernel<Lookup> decode, ByteReader& reader,
+                        std::span<int16_t> values) {
+  const std::vector<uint32_t> rows = CodedRows(classes);
+  std::vector<Coded> coded;
+  RETURN_IF_ERROR(ReadSubstreams(rows, reader, coded));
+  std::array<RowStream, kRowsAtOnce> streams;
+  std::array<DecodeRow<Lookup>, kRowsAtOnce> tasks;
+  std::array<std::span<const uint32_t>, kRowsAtOnce> rows_left;
+  for (size_t i = 0; i < kRowsAtOnce; ++i) tasks[i].stream = &streams[i];
+  size_t next = 0;
+  size_t active = 0;
+  do {
+    for (; active < kRowsAtOnce && next < coded.size(); ++active, ++next) {
+      RETURN_IF_ERROR(tasks[active].stream->Init(coded[next].bytes));
+      rows_left[active] = coded[next].rows;
     }
-  }
-  stream = lanes;
+    for (size_t i = 0; i < active; ++i) {
+      const uint32_t row = rows_left[i].front();
+      rows_left[i] = rows_left[i].subspan(1);
+      tasks[i].table = &lookups[classes[row] - 1];
+      tasks[i].values = values.data() + row * num_tokens;
+    }
+    decode(std::span(tasks).first(active), num_tokens);
+    for (size_t i = active; i-- > 0;) {
+      if (!rows_left[i].empty()) continue;
+      RETURN_IF_ERROR(tasks[i].stream->Finish());
+      --active;
+      std::swap(tasks[i], tasks[active]);
+      std::swap(rows_left[i], rows_left[active]);
+    }
+  } while (active > 0 || next < coded.size());
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 void EncodeBaseRows(const ClassTables& tables, std::span<const uint8_t> classes, size_t num_tokens,
                     std::span<const int16_t> values, ByteWriter& writer) {
-  EncodeRows(classes, num_tokens, writer, [&](uint32_t row, LaneEncoder& lanes) {
-    const BaseTable& table = tables.base[classes[row] - 1];
-    const int16_t* row_values = values.data() + row * num_tokens;
-    for (size_t t = num_tokens; t-- > 0;) {
-      const bool escaped = std::abs(row_values[t]) > kBaseZero;
-      const int symbol = escaped ? kEscapeSymbol : row_values[t] + kBaseZero;
-      lanes.Put(t % kLanes, table.symbols[symbol].start, table.symbols[symbol].frequency);
-    }
-  });
+  const auto lookups = LookupsOf<BaseLookup>(tables.base);
+  EncodeRows<BaseLookup>(lookups, classes, num_tokens, values, BestRowKernels().encode_base,
+                         writer);
 }
 
 absl::Status DecodeBaseRows(const ClassTables& tables, std::span<const uint8_t> classes,
                             size_t num_tokens, ByteReader& reader, std::span<int16_t> values) {
-  std::fill(values.begin(), values.end(), int16_t{0});
-  return DecodeRows(classes, reader, [&](uint32_t row, LaneDecoder& lanes) {
-    const BaseTable& table = tables.base[classes[row] - 1];
-    int16_t* row_values = values.data() + row * num_tokens;
-    DecodeSteps(num_tokens, lanes, [&](size_t t, uint32_t slot) {
-      const int symbol = table.symbol_of_slot[slot];
-      row_values[t] = static_cast<int16_t>(symbol - kBaseZero);
-      return table.symbols[symbol];
-    });
-  });
+  for (size_t row = 0; row < classes.size(); ++row) {
+    if (classes[row] == 0) std::fill_n(values.data() + row * num_tokens, num_tokens, int16_t{0});
+  }
+  const auto lookups = LookupsOf<BaseLookup>(tables.base);
+  return DecodeRows<BaseLookup>(lookups, classes, num_tokens, BestRowKernels().decode_base, reader,
+                                values);
 }
 
 void EncodeRefinementRows(const ClassTables& tables, std::span<const uint8_t> classes,
                           size_t num_tokens, std::span<const int16_t> values, ByteWriter& writer) {
-  EncodeRows(classes, num_tokens, writer, [&](uint32_t row, LaneEncoder& lanes) {
-    const RefinementTable& table = tables.refinement[classes[row] - 1];
-    const int16_t* row_values = values.data() + row * num_tokens;
-    for (size_t t = num_tokens; t-- > 0;) {
-      const int parent = ParentOf(row_values[t]);
-      const TableSymbol symbol = table.symbols[ContextOf(parent)][row_values[t] - 3 * parent + 1];
-      lanes.Put(t % kLanes, symbol.start, symbol.frequency);
-    }
-  });
+  const auto lookups = LookupsOf<RefinementLookup>(tables.refinement);
+  EncodeRows<RefinementLookup>(lookups, classes, num_tokens, values,
+                               BestRowKernels().encode_refinement, writer);
 }
 
 absl::Status DecodeRefinementRows(const ClassTables& tables, std::span<const uint8_t> classes,
                                   size_t num_tokens, ByteReader& reader,
                                   std::span<int16_t> values) {
-  for (int16_t& value : values) value = static_cast<int16_t>(3 * value);
-  return DecodeRows(classes, reader, [&](uint32_t row, LaneDecoder& lanes) {
-    const RefinementTable& table = tables.refinement[classes[row] - 1];
-    int16_t* row_values = values.data() + row * num_tokens;
-    DecodeSteps(num_tokens, lanes, [&](size_t t, uint32_t slot) {
-      const int tripled = row_values[t];
-      const size_t context =
-          std::clamp(tripled, -3 * kContextLimit, 3 * kContextLimit) / 3 + kContextLimit;
-      const auto& symbols = table.symbols[context];
-      const int symbol = (slot >= symbols[1].start) + (slot >= symbols[2].start);
-      row_values[t] = static_cast<int16_t>(tripled + symbol - 1);
-      return symbols[symbol];
-    });
-  });
+  for (size_t row = 0; row < classes.size(); ++row) {
+    if (classes[row] != 0) continue;
+    for (int16_t& value : values.subspan(row * num_tokens, num_tokens)) {
+      value = static_cast<int16_t>(3 * value);
+    }
+  }
+  const auto lookups = LookupsOf<RefinementLookup>(tables.refinement);
+  return DecodeRows<RefinementLookup>(lookups, classes, num_tokens,
+                                      BestRowKernels().decode_refinement, reader, values);
 }
 
 }  // namespace sluice::codec
