@@ -45,23 +45,24 @@ uint8_t CheapestClass(std::span<const uint32_t> counts, const std::vector<std::v
 }  // namespace
 
 void ChooseBaseClasses(const ClassTables& tables, size_t num_tokens,
-                       std::span<const int16_t> values, std::span<uint8_t> classes) {
-  int predicted = 0;
+                       std::span<const int16_t> values, std::span<const uint8_t> predictions,
+                       std::span<uint8_t> classes) {
   for (size_t row = 0; row < classes.size(); ++row) {
     std::array<uint32_t, kBaseSymbols> counts = {};
     for (int16_t value : values.subspan(row * num_tokens, num_tokens)) {
       const bool escaped = std::abs(value) > kBaseZero;
       ++counts[escaped ? kEscapeSymbol : value + kBaseZero];
     }
+    const int before = row == 0 ? 0 : classes[row - 1];
+    const int predicted = predictions.empty() ? before : predictions[row];
     const bool zero = counts[kBaseZero] == num_tokens;
     classes[row] = zero ? 0 : CheapestClass(counts, tables.base_bits, predicted);
-    predicted = classes[row];
   }
 }
 
 void ChooseRefinementClasses(const ClassTables& tables, size_t num_tokens,
-                             std::span<const int16_t> values,
-                             std::span<const uint8_t> parent_classes, std::span<uint8_t> classes) {
+                             std::span<const int16_t> values, std::span<const uint8_t> predictions,
+                             std::span<uint8_t> classes) {
   for (size_t row = 0; row < classes.size(); ++row) {
     std::array<uint32_t, kContexts* kRefinementSymbols> counts = {};
     uint32_t nonzero = 0;
@@ -72,8 +73,8 @@ void ChooseRefinementClasses(const ClassTables& tables, size_t num_tokens,
       ++counts[context * kRefinementSymbols + refinement + 1];
       nonzero += refinement != 0;
     }
-    const int predicted = tables.PredictRefinementClass(parent_classes[row]);
-    classes[row] = nonzero == 0 ? 0 : CheapestClass(counts, tables.refinement_bits, predicted);
+    classes[row] =
+        nonzero == 0 ? 0 : CheapestClass(counts, tables.refinement_bits, predictions[row]);
   }
 }
 

@@ -1,15 +1,17 @@
-// Symbol alphabets of lossy rows, and the static tables that a row's class picks.
+// Symbol alphabets of lossy rows, and the tables that a row's class picks.
 //
 // Class 0 means that all symbols of the row are zero and nothing is coded; class c > 0 uses table
-// c - 1. Tables are committed integers, never computed from floats at run time. Immutable,
-// thread-safe. FORMAT.md, section "Lossy segments".
+// c - 1. Tables are integers that are committed or come with a profile, never computed from floats
+// at run time. Immutable, thread-safe. FORMAT.md, section "Lossy segments".
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "codec/rans.h"
 
 namespace sluice::codec {
@@ -22,6 +24,8 @@ inline constexpr int kEscapeSymbol = 15;
 inline constexpr int kRefinementSymbols = 3;
 inline constexpr int kContextLimit = 3;
 inline constexpr int kContexts = 2 * kContextLimit + 1;
+// Classes of one layer, class 0 not counted.
+inline constexpr size_t kMaxClasses = 64;
 
 // How far the centroid of a bin lies from its middle towards zero, in 1/256 of the level's step.
 struct CentroidShift {
@@ -35,13 +39,22 @@ struct TableSymbol {
   uint16_t frequency = 0;
 };
 
+// Frequencies of a class: of each symbol, of each symbol in each context. They sum to kProbScale,
+// and none is 0.
+using BaseFrequencies = std::array<uint16_t, kBaseSymbols>;
+using RefinementFrequencies = std::array<std::array<uint16_t, kRefinementSymbols>, kContexts>;
+
 struct BaseTable {
+  BaseFrequencies Frequencies() const;
+
   std::array<TableSymbol, kBaseSymbols> symbols;
   std::array<uint8_t, kProbScale> symbol_of_slot;
   CentroidShift shift;
 };
 
 struct RefinementTable {
+  RefinementFrequencies Frequencies() const;
+
   std::array<std::array<TableSymbol, kRefinementSymbols>, kContexts> symbols;
 };
 
@@ -67,7 +80,15 @@ struct ClassTables {
   CentroidShift ShiftOf(int layer, uint8_t row_class) const;
 };
 
-// Those of the built-in profile.
+// REQUIRES (here and below): at most kMaxClasses, each valid; as many shifts.
+ClassTables MakeBaseTables(std::span<const BaseFrequencies> classes,
+                           std::span<const CentroidShift> shifts);
+ClassTables MakeRefinementTables(std::span<const RefinementFrequencies> classes);
+
+// Do they sum to kProbScale, and is none 0?
+bool AreValid(std::span<const uint16_t> frequencies);
+
+// Those of the built-in profile: base tables, and refinement tables for all layers.
 const ClassTables& BuiltinTables();
 
 }  // namespace sluice::codec

@@ -29,10 +29,7 @@ absl::Status DecodeLossy(const SegmentContext& context,
     RETURN_IF_ERROR(ReadRefinementSegment(context, segment, code));
   }
   RotationCache rotations(*context.profile, context.start_token, context.num_tokens);
-  for (size_t i = 0; i < planes.size(); ++i) {
-    if (!code.planes[i].exact) ReconstructPlane(context, code, i, rotations, planes[i]);
-  }
-  return absl::OkStatus();
+  return ReconstructGroup(context, code, rotations, planes);
 }
 
 absl::Status CheckArguments(const SegmentContext& context, const ChunkHeader& header, Level level,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "codec/bytes.h"
@@ -90,8 +91,10 @@ absl::StatusOr<EncodedChunk> EncodeChunk(const Profile& profile, const ChunkIden
     const SegmentContext context{&profile, group, identity.start_token, num_tokens};
     const auto group_planes = planes.subspan(context.spec().first_plane, context.spec().num_planes);
     if (num_lossy > 0) {
-      EncodeLossyGroup(context, group_planes, rotations, std::span(layers).first(num_lossy),
-                       std::span(errors).first(num_lossy));
+      std::vector<std::string> segments(num_lossy);
+      RETURN_IF_ERROR(EncodeLossyGroup(context, group_planes, rotations, segments,
+                                       std::span(errors).first(num_lossy)));
+      for (size_t l = 0; l < num_lossy; ++l) layers[l].push_back(std::move(segments[l]));
     }
     if (lossless) layers.back().push_back(EncodeLosslessGroup(context, group_planes));
   }

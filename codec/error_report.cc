@@ -16,7 +16,7 @@ constexpr size_t kSums = 8;  // independent, for the compiler to vectorise
 
 }  // namespace
 
-void ErrorReport::Add(const PlaneSpec& spec, std::span<const std::byte> original,
+bool ErrorReport::Add(const PlaneSpec& spec, std::span<const std::byte> original,
                       std::span<const std::byte> decoded, double deviation, double bound) {
   const size_t element_bytes = ElementBytes(spec.element_type);
   const size_t count = original.size() / element_bytes;
@@ -53,6 +53,7 @@ void ErrorReport::Add(const PlaneSpec& spec, std::span<const std::byte> original
   bound_ = std::max(bound_, bound);
   relative_sum_ += sum / deviation;
   relative_max_ = std::max(relative_max_, largest / deviation);
+  return largest <= bound;
 }
 
 }  // namespace sluice::codec

@@ -11,14 +11,20 @@
 
 namespace sluice::codec {
 
+// What is known of an original plane.
+struct PlaneMeasure {
+  double deviation = 0;  // standard, about its channels' means
+  double largest = 0;    // absolute value
+};
+
 class ErrorReport {
  public:
   // Counts a plane that is kept exact.
   void AddExact(size_t elements) { elements_ += elements; }
 
   // Counts a lossy plane. `deviation` is its standard deviation, `bound` the largest error that the
-  // level admits. REQUIRES: all elements of `original` are finite.
-  void Add(const PlaneSpec& spec, std::span<const std::byte> original,
+  // level admits. False if there is a larger one. REQUIRES: all elements of `original` are finite.
+  bool Add(const PlaneSpec& spec, std::span<const std::byte> original,
            std::span<const std::byte> decoded, double deviation, double bound);
 
   double mean_error() const { return Mean(sum_); }

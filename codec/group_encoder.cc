@@ -6,10 +6,13 @@
 #include <utility>
 
 #include "codec/class_choice.h"
+#include "codec/class_prediction.h"
 #include "codec/elements.h"
 #include "codec/plane_rows.h"
 #include "codec/quantize.h"
 #include "codec/row_coding.h"
+#include "codec/status_macros.h"
+#include "codec/transform_coding.h"
 
 namespace sluice::codec {
 namespace {
@@ -18,7 +21,7 @@ namespace {
 std::vector<float> ReadRows(const SegmentContext& context, size_t i,
                             std::span<const std::byte> plane, RotationCache& rotations) {
   const PlaneSpec& spec = context.plane(i);
-  const Rotation* rotation = rotations.Get(spec);
+  const Rotation* rotation = rotations.Rows(spec);
   const size_t head_size = size_t{spec.head_dim} * context.num_tokens;
   std::vector<float> rows(spec.num_heads * head_size);
   for (size_t head = 0; head < spec.num_heads; ++head) {
@@ -31,14 +34,15 @@ std::vector<float> ReadRows(const SegmentContext& context, size_t i,
 
 // Appends the plane's rows to `code`. False, and nothing appended, if they cannot be quantised.
 bool QuantizePlane(const SegmentContext& context, size_t i, std::span<const std::byte> plane,
-                   RotationCache& rotations, GroupCode& code, Spread& spread) {
-  const double relative_step = context.profile->relative_step(context.spec().first_plane + i);
+                   RotationCache& rotations, GroupCode& code, PlaneMeasure& measure) {
+  const double relative_step = context.profile->step(context.spec().first_plane + i);
   if (relative_step == 0) return false;
   const size_t num_tokens = context.num_tokens;
   const size_t num_rows = context.plane(i).channels();
   const std::vector<float> rows = ReadRows(context, i, plane, rotations);
   std::vector<double> means(num_rows);
-  spread = MeasureSpread(rows, num_tokens, context.num_sinks(), means);
+  const Spread spread = MeasureSpread(rows, num_tokens, context.num_sinks(), means);
+  measure = {spread.rms, spread.largest};
   const double step = relative_step * spread.rms;
   if (!spread.finite || !IsCodableStep(step)) return false;
 
@@ -63,75 +67,131 @@ bool QuantizePlane(const SegmentContext& context, size_t i, std::span<const std:
   return true;
 }
 
-// The largest error of a plane at the level of `code`: half a bin and a centroid's shift, turned
-// into one dimension of a rotated pair at worst, and what float steps and the element type add.
-double ErrorBound(const SegmentContext& context, const GroupCode& code, size_t i, double largest) {
+// A built-in profile: each plane for itself.
+void QuantizePlanes(const SegmentContext& context,
+                    std::span<const std::span<const std::byte>> planes, RotationCache& rotations,
+                    GroupCode& code, std::span<PlaneMeasure> measures) {
+  code.planes.resize(planes.size());
+  for (size_t i = 0; i < planes.size(); ++i) {
+    if (!QuantizePlane(context, i, planes[i], rotations, code, measures[i])) {
+      code.planes[i].exact = true;
+    }
+  }
+  code.classes.resize(code.means.size());
+}
+
+// The largest error of a plane of a built-in profile at the level of `code`: half a bin and a
+// centroid's shift, turned into one dimension of a rotated pair at worst.
+double RowErrorBound(const SegmentContext& context, const GroupCode& code, size_t i) {
   const PlaneSpec& spec = context.plane(i);
   const PlaneCode& plane = code.planes[i];
   int shift = 0;
   for (size_t row = plane.first_row; row < plane.first_row + spec.channels(); ++row) {
-    const CentroidShift of_row = BuiltinTables().ShiftOf(code.layer, code.classes[row]);
+    const CentroidShift of_row =
+        context.profile->tables(code.layer).ShiftOf(code.layer, code.classes[row]);
     shift = std::max<int>({shift, of_row.one, of_row.more});
   }
   const double level_step = plane.step * StepRatioOf(*context.profile, code.layer);
-  double bound = (0.5 + shift / 256.0) * level_step;
-  if (spec.rotary_table != PlaneSpec::kNotRotated) bound *= std::numbers::sqrt2;
-  bound += (largest + bound) * kFloatSlack;
-  return bound + RoundingError(spec.element_type, largest + bound);
+  const double bound = (0.5 + shift / 256.0) * level_step;
+  return spec.rotary_table == PlaneSpec::kNotRotated ? bound : bound * std::numbers::sqrt2;
 }
 
-void AddErrors(const SegmentContext& context, const GroupCode& code,
-               std::span<const std::span<const std::byte>> planes, std::span<const Spread> spreads,
-               RotationCache& rotations, ErrorReport& report) {
-  std::vector<std::byte> decoded;
+// The same for any profile, and what float steps and the element type add.
+absl::StatusOr<double> ErrorBound(const SegmentContext& context, const GroupCode& code, size_t i,
+                                  double largest) {
+  double bound = 0;
+  if (context.is_calibrated()) {
+    ASSIGN_OR_RETURN(bound, TransformErrorBound(context, code, i));
+  } else {
+    bound = RowErrorBound(context, code, i);
+  }
+  bound += (largest + bound) * kFloatSlack;
+  return bound + RoundingError(context.plane(i).element_type, largest + bound);
+}
+
+// The errors of the group at the level of `code`. False if one passes its bound, which only a
+// profile whose basis is not what it should be can bring about.
+absl::StatusOr<bool> AddErrors(const SegmentContext& context, const GroupCode& code,
+                               std::span<const std::span<const std::byte>> planes,
+                               std::span<const PlaneMeasure> measures, RotationCache& rotations,
+                               ErrorReport& report) {
+  std::vector<std::vector<std::byte>> decoded(planes.size());
+  for (size_t i = 0; i < planes.size(); ++i) {
+    if (!code.planes[i].exact) decoded[i].resize(planes[i].size());
+  }
+  const std::vector<std::span<std::byte>> views(decoded.begin(), decoded.end());
+  RETURN_IF_ERROR(ReconstructGroup(context, code, rotations, views));
+  bool bounded = true;
   for (size_t i = 0; i < planes.size(); ++i) {
     if (code.planes[i].exact) {
       report.AddExact(context.plane(i).channels() * context.num_tokens);
       continue;
     }
-    decoded.resize(planes[i].size());
-    ReconstructPlane(context, code, i, rotations, decoded);
-    report.Add(context.plane(i), planes[i], decoded, spreads[i].rms,
-               ErrorBound(context, code, i, spreads[i].largest));
+    ASSIGN_OR_RETURN(const double bound, ErrorBound(context, code, i, measures[i].largest));
+    bounded &= report.Add(context.plane(i), planes[i], decoded[i], measures[i].deviation, bound);
   }
+  return bounded;
+}
+
+// Codes the values of `code`, at the finest level, as segments of all layers. False, and the
+// arguments are unspecified, if an error passes its bound.
+absl::StatusOr<bool> EncodeLayers(const SegmentContext& context,
+                                  std::span<const std::span<const std::byte>> planes,
+                                  std::span<const PlaneMeasure> measures, RotationCache& rotations,
+                                  GroupCode code, std::span<std::string> segments,
+                                  std::span<ErrorReport> reports) {
+  // Values of all levels, the coarsest first.
+  std::vector<std::vector<int16_t>> values(segments.size());
+  values.back() = std::move(code.values);
+  for (size_t layer = segments.size() - 1; layer > 0; --layer) {
+    values[layer - 1].resize(values[layer].size());
+    std::transform(values[layer].begin(), values[layer].end(), values[layer - 1].begin(), ParentOf);
+  }
+  const Profile& profile = *context.profile;
+  code.classes.resize(values.back().size() / context.num_tokens);
+  for (size_t layer = 0; layer < segments.size(); ++layer) {
+    code.layer = static_cast<int>(layer);
+    code.values = std::move(values[layer]);
+    const ClassTables& tables = profile.tables(code.layer);
+    if (layer == 0) {
+      ChooseBaseClasses(tables, context.num_tokens, code.values,
+                        PredictBaseClasses(profile, context.group), code.classes);
+      segments[layer] = WriteBaseSegment(context, code, planes);
+    } else {
+      const std::vector<uint8_t> predictions =
+          PredictRefinementClasses(profile, context.group, code.layer, code.classes);
+      ChooseRefinementClasses(tables, context.num_tokens, code.values, predictions, code.classes);
+      segments[layer] = WriteRefinementSegment(context, predictions, code);
+    }
+    ASSIGN_OR_RETURN(const bool bounded,
+                     AddErrors(context, code, planes, measures, rotations, reports[layer]));
+    if (!bounded) return false;
+  }
+  return true;
 }
 
 }  // namespace
 
-void EncodeLossyGroup(const SegmentContext& context,
-                      std::span<const std::span<const std::byte>> planes, RotationCache& rotations,
-                      std::span<std::vector<std::string>> layers, std::span<ErrorReport> reports) {
+absl::Status EncodeLossyGroup(const SegmentContext& context,
+                              std::span<const std::span<const std::byte>> planes,
+                              RotationCache& rotations, std::span<std::string> segments,
+                              std::span<ErrorReport> reports) {
   GroupCode code;
-  code.planes.resize(planes.size());
-  std::vector<Spread> spreads(planes.size());
-  for (size_t i = 0; i < planes.size(); ++i) {
-    if (!QuantizePlane(context, i, planes[i], rotations, code, spreads[i])) {
-      code.planes[i].exact = true;
-    }
+  std::vector<PlaneMeasure> measures(planes.size());
+  if (context.is_calibrated()) {
+    RETURN_IF_ERROR(AnalyzeGroup(context, planes, rotations, code, measures));
+  } else {
+    QuantizePlanes(context, planes, rotations, code, measures);
   }
-  code.classes.resize(code.means.size());
-
-  // Values of all levels, the coarsest first.
-  std::vector<std::vector<int16_t>> values(layers.size());
-  values.back() = std::move(code.values);
-  for (size_t layer = layers.size() - 1; layer > 0; --layer) {
-    values[layer - 1].resize(values[layer].size());
-    std::transform(values[layer].begin(), values[layer].end(), values[layer - 1].begin(), ParentOf);
-  }
-  for (size_t layer = 0; layer < layers.size(); ++layer) {
-    code.layer = static_cast<int>(layer);
-    code.values = std::move(values[layer]);
-    if (layer == 0) {
-      ChooseBaseClasses(BuiltinTables(), context.num_tokens, code.values, code.classes);
-      layers[layer].push_back(WriteBaseSegment(context, code, planes));
-    } else {
-      const std::vector<uint8_t> parents = code.classes;
-      ChooseRefinementClasses(BuiltinTables(), context.num_tokens, code.values, parents,
-                              code.classes);
-      layers[layer].push_back(WriteRefinementSegment(context, parents, code));
-    }
-    AddErrors(context, code, planes, spreads, rotations, reports[layer]);
-  }
+  const std::vector<ErrorReport> before(reports.begin(), reports.end());
+  ASSIGN_OR_RETURN(const bool bounded, EncodeLayers(context, planes, measures, rotations,
+                                                    std::move(code), segments, reports));
+  if (bounded) return absl::OkStatus();
+  std::copy(before.begin(), before.end(), reports.begin());
+  GroupCode exact;
+  exact.planes.assign(planes.size(), ExactPlane());
+  return EncodeLayers(context, planes, measures, rotations, std::move(exact), segments, reports)
+      .status();
 }
 
 }  // namespace sluice::codec

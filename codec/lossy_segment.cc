@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codec/byte_block.h"
+#include "codec/class_prediction.h"
 #include "codec/exact_planes.h"
 #include "codec/quantize.h"
 #include "codec/row_coding.h"
@@ -100,13 +101,20 @@ absl::Status ReadModes(const SegmentContext& context, ByteReader& reader, GroupC
     RETURN_IF_ERROR(reader.ReadInRange<uint8_t>(name + ".mode", kCoded, kExact, mode));
     plane.exact = mode == kExact;
     if (plane.exact) continue;
-    if (context.profile->relative_step(context.spec().first_plane + i) == 0) {
+    if (!context.profile->is_coded(context.spec().first_plane + i)) {
       return absl::DataLossError(name + ".mode: the profile keeps this plane exact");
     }
-    RETURN_IF_ERROR(reader.Read(name + ".step", plane.step));
-    if (!IsCodableStep(plane.step)) return absl::DataLossError(name + ".step is out of range");
+    if (!context.is_calibrated()) {
+      RETURN_IF_ERROR(reader.Read(name + ".step", plane.step));
+      if (!IsCodableStep(plane.step)) return absl::DataLossError(name + ".step is out of range");
+    }
     plane.first_row = num_rows;
     num_rows += context.plane(i).channels();
+  }
+  // A transform needs all of its channels.
+  if (context.is_calibrated() && num_rows != 0 &&
+      num_rows != context.profile->coded_channels(context.group)) {
+    return absl::DataLossError("some, not all, of the group's coded planes are exact");
   }
   return absl::OkStatus();
 }
@@ -156,24 +164,29 @@ int32_t LargestBaseValue(const Profile& profile) {
   return (std::numeric_limits<int16_t>::max() - ratio / 2) / ratio;
 }
 
-// Classes as differences to their predictions, modulo 256. predict(row) may use the classes before.
-template <typename Predict>
-void WriteClasses(std::span<const uint8_t> classes, ByteWriter& writer, Predict predict) {
+// Classes as differences to their predictions, modulo 256; without predictions, to the row before.
+uint8_t PredictionOf(std::span<const uint8_t> predictions, std::span<const uint8_t> classes,
+                     size_t row) {
+  if (!predictions.empty()) return predictions[row];
+  return row == 0 ? 0 : classes[row - 1];
+}
+
+void WriteClasses(std::span<const uint8_t> classes, std::span<const uint8_t> predictions,
+                  ByteWriter& writer) {
   if (classes.empty()) return;
   std::vector<std::byte> bytes(classes.size());
   for (size_t row = 0; row < classes.size(); ++row) {
-    bytes[row] = static_cast<std::byte>(classes[row] - predict(row));
+    bytes[row] = static_cast<std::byte>(classes[row] - PredictionOf(predictions, classes, row));
   }
   EncodeByteBlock(bytes, writer);
 }
 
-template <typename Predict>
-absl::Status ReadClasses(size_t num_classes, ByteReader& reader, std::span<uint8_t> classes,
-                         Predict predict) {
+absl::Status ReadClasses(size_t num_classes, std::span<const uint8_t> predictions,
+                         ByteReader& reader, std::span<uint8_t> classes) {
   if (classes.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(DecodeByteBlock("classes", reader, std::as_writable_bytes(classes)));
   for (size_t row = 0; row < classes.size(); ++row) {
-    classes[row] = static_cast<uint8_t>(classes[row] + predict(row));
+    classes[row] += PredictionOf(predictions, classes, row);
     if (classes[row] > num_classes) {
       return absl::DataLossError(
           absl::StrCat("classes[", row, "] is ", classes[row], ", not in 0..", num_classes));
@@ -196,7 +209,7 @@ std::string WriteBaseSegment(const SegmentContext& context, const GroupCode& cod
   writer.Write<uint8_t>(0);
   for (const PlaneCode& plane : code.planes) {
     writer.Write<uint8_t>(plane.exact ? kExact : kCoded);
-    if (!plane.exact) writer.Write<float>(plane.step);
+    if (!plane.exact && !context.is_calibrated()) writer.Write<float>(plane.step);
   }
   for (size_t i = 0; i < code.planes.size(); ++i) {
     if (code.planes[i].exact) {
@@ -206,23 +219,24 @@ std::string WriteBaseSegment(const SegmentContext& context, const GroupCode& cod
                        writer);
     }
   }
-  std::vector<std::byte> means;
-  for (int32_t mean : code.means) PutVarint(mean, means);
-  WriteRun(means, writer);
-  const std::vector<uint8_t>& classes = code.classes;
-  WriteClasses(classes, writer, [&](size_t row) { return row == 0 ? 0 : classes[row - 1]; });
+  if (!context.is_calibrated()) {
+    std::vector<std::byte> means;
+    for (int32_t mean : code.means) PutVarint(mean, means);
+    WriteRun(means, writer);
+  }
+  WriteClasses(code.classes, PredictBaseClasses(*context.profile, context.group), writer);
   std::vector<std::byte> escapes;
   for (int16_t value : code.values) {
     if (std::abs(value) > kBaseZero) PutVarint(value, escapes);
   }
   WriteRun(escapes, writer);
-  EncodeBaseRows(BuiltinTables(), classes, context.num_tokens, code.values, writer);
+  EncodeBaseRows(context.profile->tables(0), code.classes, context.num_tokens, code.values, writer);
   return std::move(writer).Take();
 }
 
 absl::Status ReadBaseSegment(const SegmentContext& context, std::span<const std::byte> segment,
                              std::span<const std::span<std::byte>> planes, GroupCode& code) {
-  const ClassTables& tables = BuiltinTables();
+  const ClassTables& tables = context.profile->tables(0);
   ByteReader reader(segment);
   uint8_t layer = 0;
   RETURN_IF_ERROR(reader.ReadInRange<uint8_t>("layer of the segment", 0, 0, layer));
@@ -230,43 +244,43 @@ absl::Status ReadBaseSegment(const SegmentContext& context, std::span<const std:
   RETURN_IF_ERROR(ReadModes(context, reader, code, num_rows));
   RETURN_IF_ERROR(ReadExactParts(context, reader, planes, code));
   code.layer = 0;
-  code.means.resize(num_rows);
+  if (!context.is_calibrated()) {
+    code.means.resize(num_rows);
+    RETURN_IF_ERROR(ReadMeans(reader, code.means));
+  }
   code.classes.resize(num_rows);
-  RETURN_IF_ERROR(ReadMeans(reader, code.means));
-  std::vector<uint8_t>& classes = code.classes;
-  RETURN_IF_ERROR(ReadClasses(tables.base.size(), reader, classes,
-                              [&](size_t row) { return row == 0 ? 0 : classes[row - 1]; }));
+  RETURN_IF_ERROR(ReadClasses(tables.base.size(),
+                              PredictBaseClasses(*context.profile, context.group), reader,
+                              code.classes));
   std::vector<std::byte> escapes;
   const size_t num_values = num_rows * context.num_tokens;
   RETURN_IF_ERROR(ReadRun("escapes", num_values * kMaxVarintBytes, reader, escapes));
   code.values.resize(num_values);
-  RETURN_IF_ERROR(DecodeBaseRows(tables, classes, context.num_tokens, reader, code.values));
+  RETURN_IF_ERROR(DecodeBaseRows(tables, code.classes, context.num_tokens, reader, code.values));
   RETURN_IF_ERROR(reader.ExpectEnd("base segment"));
   return FillEscapes(escapes, LargestBaseValue(*context.profile), code.values);
 }
 
 std::string WriteRefinementSegment(const SegmentContext& context,
-                                   std::span<const uint8_t> parent_classes, const GroupCode& code) {
-  const ClassTables& tables = BuiltinTables();
+                                   std::span<const uint8_t> predictions, const GroupCode& code) {
   ByteWriter writer;
   writer.Write<uint8_t>(code.layer);
-  WriteClasses(code.classes, writer,
-               [&](size_t row) { return tables.PredictRefinementClass(parent_classes[row]); });
-  EncodeRefinementRows(tables, code.classes, context.num_tokens, code.values, writer);
+  WriteClasses(code.classes, predictions, writer);
+  EncodeRefinementRows(context.profile->tables(code.layer), code.classes, context.num_tokens,
+                       code.values, writer);
   return std::move(writer).Take();
 }
 
 absl::Status ReadRefinementSegment(const SegmentContext& context,
                                    std::span<const std::byte> segment, GroupCode& code) {
-  const ClassTables& tables = BuiltinTables();
   ByteReader reader(segment);
   const auto expected = static_cast<uint8_t>(code.layer + 1);
   uint8_t layer = 0;
   RETURN_IF_ERROR(reader.ReadInRange<uint8_t>("layer of the segment", expected, expected, layer));
-  const std::vector<uint8_t> parents = code.classes;
-  RETURN_IF_ERROR(ReadClasses(tables.refinement.size(), reader, code.classes, [&](size_t row) {
-    return tables.PredictRefinementClass(parents[row]);
-  }));
+  const ClassTables& tables = context.profile->tables(layer);
+  const std::vector<uint8_t> predictions =
+      PredictRefinementClasses(*context.profile, context.group, layer, code.classes);
+  RETURN_IF_ERROR(ReadClasses(tables.refinement.size(), predictions, reader, code.classes));
   RETURN_IF_ERROR(
       DecodeRefinementRows(tables, code.classes, context.num_tokens, reader, code.values));
   code.layer = layer;

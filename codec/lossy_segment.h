@@ -1,6 +1,6 @@
-// The lossy segments of a group: the base segment (steps, means, classes, coarse values, exact
-// parts) and refinement segments (classes, ternary symbols). Byte layout: FORMAT.md, section "Lossy
-// segments".
+// The lossy segments of a group: the base segment (steps and means unless the profile has them,
+// classes, coarse values, exact parts) and refinement segments (classes, ternary symbols). Byte
+// layout: FORMAT.md, section "Lossy segments".
 //
 // Pure functions, thread-safe. Segments are hostile bytes: nothing is allocated from a length in
 // them, and errors name the field.
@@ -31,6 +31,7 @@ struct SegmentContext {
   const PlaneSpec& plane(size_t i) const {
     return profile->geometry().planes[spec().first_plane + i];
   }
+  bool is_calibrated() const { return profile->calibration() != nullptr; }
   // Tokens at the chunk's begin that are kept exact.
   uint32_t num_sinks() const;
 };
@@ -41,16 +42,22 @@ bool IsCodableStep(double step);
 // How a chunk codes one plane of a group.
 struct PlaneCode {
   bool exact = false;    // bit-exact at every level, and then none of the rest
-  float step = 0;        // finest
-  size_t first_row = 0;  // in GroupCode's arrays; a row a channel, head by head
+  float step = 0;        // finest; of built-in profiles only
+  size_t first_row = 0;  // of its channels, head by head, among those of all coded planes
   std::string sinks;     // the exact tokens, [num_heads][num_sinks][head_dim] elements
 };
 
-// What the segments of a group say up to some layer. Rows are those of all planes that are not
-// exact.
+inline PlaneCode ExactPlane() {
+  PlaneCode plane;
+  plane.exact = true;
+  return plane;
+}
+
+// What the segments of a group say up to some layer. A row is a channel of the planes that are not
+// exact, or with a calibrated profile a coefficient of all of them.
 struct GroupCode {
   std::vector<PlaneCode> planes;
-  std::vector<int32_t> means;    // [rows], in finest steps
+  std::vector<int32_t> means;    // [rows], in parts of finest steps; of built-in profiles only
   std::vector<uint8_t> classes;  // [rows], of the last layer
   std::vector<int16_t> values;   // [rows][num_tokens], at the level of the last layer
   int layer = 0;
@@ -65,10 +72,10 @@ std::string WriteBaseSegment(const SegmentContext& context, const GroupCode& cod
 absl::Status ReadBaseSegment(const SegmentContext& context, std::span<const std::byte> segment,
                              std::span<const std::span<std::byte>> planes, GroupCode& code);
 
-// The bytes of the refinement segment that led to `code`; `parent_classes` are those of the layer
-// before.
+// The bytes of the refinement segment that led to `code`; `predictions` are of
+// PredictRefinementClasses.
 std::string WriteRefinementSegment(const SegmentContext& context,
-                                   std::span<const uint8_t> parent_classes, const GroupCode& code);
+                                   std::span<const uint8_t> predictions, const GroupCode& code);
 // Raises `code` by one layer.
 absl::Status ReadRefinementSegment(const SegmentContext& context,
                                    std::span<const std::byte> segment, GroupCode& code);

@@ -5,6 +5,8 @@
 
 #include "codec/plane_rows.h"
 #include "codec/quantize.h"
+#include "codec/status_macros.h"
+#include "codec/transform_coding.h"
 
 namespace sluice::codec {
 namespace {
@@ -21,30 +23,13 @@ void RestoreSinks(const SegmentContext& context, size_t i, const std::string& si
   }
 }
 
-}  // namespace
-
-const Rotation* RotationCache::Get(const PlaneSpec& plane) {
-  if (plane.rotary_table == PlaneSpec::kNotRotated) return nullptr;
-  auto it = rotations_.find(plane.rotary_table);
-  if (it == rotations_.end()) {
-    const RotaryTable& table = profile_.geometry().rotary_tables[plane.rotary_table];
-    it = rotations_.emplace(plane.rotary_table, Rotation(table, start_token_, num_tokens_)).first;
-  }
-  return &it->second;
-}
-
-int StepRatioOf(const Profile& profile, int layer) {
-  int ratio = 1;
-  for (int finer = layer + 1; finer < profile.num_levels(); ++finer) ratio *= kStepRatio;
-  return ratio;
-}
-
+// The built-in profile: a row is a channel.
 void ReconstructPlane(const SegmentContext& context, const GroupCode& code, size_t i,
                       RotationCache& rotations, std::span<std::byte> plane) {
-  const ClassTables& tables = BuiltinTables();
+  const ClassTables& tables = context.profile->tables(code.layer);
   const PlaneSpec& spec = context.plane(i);
   const PlaneCode& plane_code = code.planes[i];
-  const Rotation* rotation = rotations.Get(spec);
+  const Rotation* rotation = rotations.Rows(spec);
   const size_t num_tokens = context.num_tokens;
   const int ratio = StepRatioOf(*context.profile, code.layer);
   std::vector<float> rows(spec.head_dim * num_tokens);
@@ -58,7 +43,26 @@ void ReconstructPlane(const SegmentContext& context, const GroupCode& code, size
     if (rotation != nullptr) rotation->Rotate(rows);
     WriteHeadRows(spec, context.num_tokens, rows, head, plane);
   }
-  RestoreSinks(context, i, plane_code.sinks, plane);
+}
+
+}  // namespace
+
+int StepRatioOf(const Profile& profile, int layer) {
+  int ratio = 1;
+  for (int finer = layer + 1; finer < profile.num_levels(); ++finer) ratio *= kStepRatio;
+  return ratio;
+}
+
+absl::Status ReconstructGroup(const SegmentContext& context, const GroupCode& code,
+                              RotationCache& rotations,
+                              std::span<const std::span<std::byte>> planes) {
+  if (context.is_calibrated()) RETURN_IF_ERROR(SynthesizeGroup(context, code, rotations, planes));
+  for (size_t i = 0; i < planes.size(); ++i) {
+    if (code.planes[i].exact) continue;
+    if (!context.is_calibrated()) ReconstructPlane(context, code, i, rotations, planes[i]);
+    RestoreSinks(context, i, code.planes[i].sinks, planes[i]);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace sluice::codec

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "codec/quantize.h"
+#include "codec/class_prediction.h"
 #include "codec/reconstruct.h"
 #include "tests/codec/test_chunks.h"
 
@@ -37,10 +38,7 @@ class LossySegmentTest : public ::testing::Test {
       status = ReadRefinementSegment(context_, AsBytes(segments[l]), code);
     }
     RotationCache rotations(chunk_.profile, 0, chunk_.num_tokens);
-    for (size_t i = 0; status.ok() && i < out.size(); ++i) {
-      if (!code.planes[i].exact) ReconstructPlane(context_, code, i, rotations, out[i]);
-    }
-    return status;
+    return status.ok() ? ReconstructGroup(context_, code, rotations, out) : status;
   }
 
   // The error after `value` is written at `offset` of a segment.
@@ -67,10 +65,11 @@ TEST_F(LossySegmentTest, WritesWhatItReads) {
   EXPECT_EQ(code.planes[1].first_row, 6u);
   EXPECT_EQ(WriteBaseSegment(context_, code, chunk_.spans()), segments_[0]);
   for (size_t l = 1; l < 3; ++l) {
-    const std::vector<uint8_t> parents = code.classes;
+    const std::vector<uint8_t> predictions =
+        PredictRefinementClasses(chunk_.profile, 0, static_cast<int>(l), code.classes);
     ASSERT_TRUE(ReadRefinementSegment(context_, AsBytes(segments_[l]), code).ok());
     EXPECT_EQ(code.layer, static_cast<int>(l));
-    EXPECT_EQ(WriteRefinementSegment(context_, parents, code), segments_[l]);
+    EXPECT_EQ(WriteRefinementSegment(context_, predictions, code), segments_[l]);
   }
 }
 

@@ -49,8 +49,8 @@ TEST(ProfileTest, BuiltinHasAGroupPerModelLayer) {
   EXPECT_EQ(profile.groups(), (std::vector<GroupSpec>{{0, 2}, {2, 2}}));
   EXPECT_EQ(profile.num_levels(), 3);
   EXPECT_EQ(profile.sink_tokens(), Profile::kSinkTokens);
-  EXPECT_EQ(profile.relative_step(0), profile.relative_step(2));
-  EXPECT_LT(profile.relative_step(1), profile.relative_step(3));
+  EXPECT_EQ(profile.step(0), profile.step(2));
+  EXPECT_LT(profile.step(1), profile.step(3));
 }
 
 TEST(ProfileTest, ParseIsTheInverseOfBuiltin) {
@@ -67,7 +67,7 @@ TEST(ProfileTest, ParseIsTheInverseOfBuiltin) {
     EXPECT_EQ(parsed->groups(), profile.groups());
     EXPECT_EQ(parsed->num_levels(), profile.num_levels());
     for (size_t i = 0; i < geometry.planes.size(); ++i) {
-      EXPECT_EQ(parsed->relative_step(i), profile.relative_step(i));
+      EXPECT_EQ(parsed->step(i), profile.step(i));
     }
   }
 }
@@ -78,8 +78,8 @@ TEST(ProfileTest, LargePlanesAreKeptExactAndLargeGroupsSplit) {
   geometry.planes.push_back(Plane(PlaneKind::kLatent, 1, 1, (1 << 16) + 1));
   const Profile profile = *Profile::Builtin(geometry);
   EXPECT_EQ(profile.groups(), (std::vector<GroupSpec>{{0, 2}, {2, 1}, {3, 1}}));
-  EXPECT_GT(profile.relative_step(0), 0);
-  EXPECT_EQ(profile.relative_step(3), 0);
+  EXPECT_GT(profile.step(0), 0);
+  EXPECT_EQ(profile.step(3), 0);
 }
 
 TEST(ProfileTest, BuiltinRefusesBadGeometries) {
@@ -114,7 +114,7 @@ TEST(ProfileTest, ErrorsNameTheField) {
   EXPECT_EQ(ErrorWith<uint16_t>(kVersionAt, 1), "");
   EXPECT_THAT(ErrorWith<uint32_t>(0, 7), HasSubstr("magic"));
   EXPECT_THAT(ErrorWith<uint16_t>(kVersionAt, 2), HasSubstr("version 2"));
-  EXPECT_THAT(ErrorWith<uint16_t>(kKindAt, 1), HasSubstr("kind 1"));
+  EXPECT_THAT(ErrorWith<uint16_t>(kKindAt, 2), HasSubstr("kind 2"));
   EXPECT_THAT(ErrorWith<uint32_t>(kTablesAt, 257), HasSubstr("number of rotary tables"));
   EXPECT_THAT(ErrorWith<uint8_t>(kLayoutAt, 3), HasSubstr("layout"));
   EXPECT_THAT(ErrorWith<uint32_t>(kLayoutAt + 1, 5), HasSubstr("rotary_table"));
@@ -128,7 +128,7 @@ TEST(ProfileTest, ErrorsNameTheField) {
   EXPECT_THAT(ErrorWith<uint8_t>(kPlanesAt + 4, 9), HasSubstr("planes[0].kind"));
   EXPECT_THAT(ErrorWith<uint8_t>(kPlanesAt + 5, 0), HasSubstr("planes[0].element_type"));
   for (double step : {nan, infinity, -0.5, 1e-9, 2000.0}) {
-    EXPECT_THAT(ErrorWith(step_at, step), HasSubstr("planes[0].relative_step"));
+    EXPECT_THAT(ErrorWith(step_at, step), HasSubstr("planes[0].step"));
   }
   EXPECT_THAT(ErrorWith<uint32_t>(kGroupsAt, 0), HasSubstr("number of groups"));
   EXPECT_THAT(ErrorWith<uint32_t>(kGroupsAt, 513), HasSubstr("number of groups"));

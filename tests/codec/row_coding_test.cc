@@ -72,8 +72,11 @@ TEST(RowCodingTest, RoundTrip) {
       const std::vector<int16_t> base = Parents(fine);
       std::vector<uint8_t> base_classes(rows);
       std::vector<uint8_t> classes(rows);
-      ChooseBaseClasses(tables, tokens, base, base_classes);
-      ChooseRefinementClasses(tables, tokens, fine, base_classes, classes);
+      ChooseBaseClasses(tables, tokens, base, {}, base_classes);
+      std::vector<uint8_t> predictions(rows);
+      std::transform(base_classes.begin(), base_classes.end(), predictions.begin(),
+                     [&](uint8_t parent) { return tables.PredictRefinementClass(parent); });
+      ChooseRefinementClasses(tables, tokens, fine, predictions, classes);
       ByteWriter writer;
       EncodeBaseRows(tables, base_classes, tokens, base, writer);
       EncodeRefinementRows(tables, classes, tokens, fine, writer);
@@ -105,7 +108,7 @@ TEST(ClassChoiceTest, TakesTheCheapestClass) {
   const size_t tokens = 512;
   const std::vector<int16_t> values = Parents(RandomValues(40, tokens, 5));
   std::vector<uint8_t> classes(40);
-  ChooseBaseClasses(tables, tokens, values, classes);
+  ChooseBaseClasses(tables, tokens, values, {}, classes);
   const auto size_with = [&](size_t row, uint8_t c) {
     ByteWriter writer;
     EncodeBaseRows(tables, std::vector<uint8_t>{c}, tokens,

@@ -1,0 +1,98 @@
+#include "tests/codec/test_profiles.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <span>
+
+#include "codec/bytes.h"
+#include "codec/elements.h"
+
+namespace sluice::codec {
+namespace {
+
+// Rows of an orthogonal matrix: a random reflection of the axes.
+std::vector<uint16_t> MakeBasis(size_t n, std::mt19937& random) {
+  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> weight(0.5, 2);
+  std::vector<double> mirror(n);
+  double squares = 0;
+  for (double& x : mirror) {
+    x = normal(random);
+    squares += x * x;
+  }
+  std::vector<float> weights(n);
+  for (float& w : weights) w = static_cast<float>(weight(random));
+  std::vector<float> basis(n * n);
+  for (size_t row = 0; row < n; ++row) {
+    for (size_t c = 0; c < n; ++c) {
+      const double element = (row == c ? 1 : 0) - 2 * mirror[row] * mirror[c] / squares;
+      basis[row * n + c] = static_cast<float>(element) * weights[c];
+    }
+  }
+  std::vector<uint16_t> bits(basis.size());
+  FloatToElements(ElementType::kBf16, basis, std::as_writable_bytes(std::span(bits)));
+  return bits;
+}
+
+ClassTables TablesOf(int layer) {
+  ClassTables tables = BuiltinTables();
+  if (layer > 0) {
+    tables.base.clear();
+    tables.base_bits.clear();
+  } else {
+    tables.refinement.clear();
+    tables.refinement_bits.clear();
+  }
+  return tables;
+}
+
+}  // namespace
+
+ProfileParts MakeProfileParts(const Geometry& geometry, uint32_t model_layers, double step,
+                              uint32_t seed) {
+  constexpr int kLevels = 3;
+  std::mt19937 random(seed);
+  ProfileParts parts;
+  parts.geometry = geometry;
+  for (uint32_t i = 0; i < geometry.planes.size(); ++i) {
+    const PlaneSpec& plane = geometry.planes[i];
+    parts.steps.push_back(IsQuantisable(plane.element_type) ? step : 0);
+    const bool begins = i == 0 || plane.model_layer / model_layers !=
+                                      geometry.planes[i - 1].model_layer / model_layers;
+    if (begins) parts.groups.push_back({i, 0});
+    ++parts.groups.back().num_planes;
+  }
+  Calibration& calibration = parts.calibration;
+  calibration.num_contexts = 1;
+  calibration.num_tokens = 1000;
+  for (int layer = 0; layer < kLevels; ++layer) {
+    calibration.levels.push_back({1.0f + static_cast<float>(layer), 0.1f, 1, 0});
+    calibration.tables.push_back(TablesOf(layer));
+  }
+  for (const GroupSpec& spec : parts.groups) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < spec.num_planes; ++i) {
+      if (parts.steps[spec.first_plane + i] > 0) {
+        n += geometry.planes[spec.first_plane + i].channels();
+      }
+    }
+    GroupCalibration& group = calibration.groups.emplace_back();
+    group.means.resize(n);
+    group.basis = MakeBasis(n, random);
+    for (int layer = 0; layer < kLevels; ++layer) {
+      group.classes.emplace_back(n, static_cast<uint8_t>(10 + 4 * layer));
+    }
+  }
+  return parts;
+}
+
+Profile MakeCalibratedProfile(const Geometry& geometry, uint32_t model_layers, double step,
+                              uint32_t seed) {
+  absl::StatusOr<Profile> profile = MakeProfileParts(geometry, model_layers, step, seed).Make();
+  EXPECT_TRUE(profile.ok()) << profile.status();
+  return *std::move(profile);
+}
+
+}  // namespace sluice::codec
