@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "codec/elements.h"
 #include "codec/product_kernel.h"
@@ -14,12 +15,14 @@ namespace sluice::codec {
 namespace {
 
 constexpr size_t kMaxTokens = size_t{1} << 20;
+constexpr size_t kSlab = ProductKernel::kMaxTokens;
+constexpr size_t kPanel = ProductKernel::kMaxInputs;
 
-// Calls work(first token, number of tokens) for parts that a product can have.
+// Calls work(first, count) for parts of at most `most`.
 template <typename Work>
-absl::Status ForEachSlab(size_t num_tokens, Work work) {
-  for (size_t token = 0; token < num_tokens; token += ProductKernel::kMaxTokens) {
-    RETURN_IF_ERROR(work(token, std::min(ProductKernel::kMaxTokens, num_tokens - token)));
+absl::Status ForEachPart(size_t total, size_t most, Work work) {
+  for (size_t first = 0; first < total; first += most) {
+    RETURN_IF_ERROR(work(first, std::min(most, total - first)));
   }
   return absl::OkStatus();
 }
@@ -29,6 +32,48 @@ absl::Status CheckSizes(size_t in, size_t expected_in, size_t out, size_t expect
   return absl::InvalidArgumentError(absl::StrCat("matrix product: ", in, " inputs and ", out,
                                                  " outputs, expected ", expected_in, " and ",
                                                  expected_out));
+}
+
+enum class Term {
+  kValue,     // to the kernel's precision
+  kRemainder  // of a bf16 kernel's
+};
+
+// Multiplies rows of integers, the matrix's inputs from `first`, into target(block).
+absl::Status MultiplyRows(const ProductKernel& kernel, RowsView<const int16_t> rows, Term term,
+                          size_t first, bool add, AlignedBuffer& inputs, AlignedBuffer& library,
+                          absl::FunctionRef<float*(size_t block)> target) {
+  const size_t pitch = kernel.RoundUpInputs(first, rows.num_rows);
+  const size_t size = rows.num_tokens * pitch;
+  RETURN_IF_ERROR(inputs.Reserve(size * kernel.operand_bytes()));
+  if (!kernel.takes_bf16()) {
+    TransposeToFloat(rows, pitch, inputs.As<float>(size).data());
+  } else if (term == Term::kValue) {
+    TransposeToBf16(rows, pitch, inputs.As<uint16_t>(size).data());
+  } else {
+    TransposeLowToBf16(rows, pitch, inputs.As<uint16_t>(size).data());
+  }
+  return kernel.Multiply({rows.num_tokens, pitch, add}, first, inputs.data(), library, target,
+                         [](size_t) {});
+}
+
+// The inputs [first, first + count) of tokens that have `pitch`, without gaps and in the kernel's
+// precision: where they are, or in `inputs`.
+absl::StatusOr<const std::byte*> GatherInputs(const ProductKernel& kernel, const uint16_t* y,
+                                              size_t num_tokens, size_t pitch, size_t first,
+                                              size_t count, AlignedBuffer& inputs) {
+  if (kernel.takes_bf16() && count == pitch) return reinterpret_cast<const std::byte*>(y);
+  RETURN_IF_ERROR(inputs.Reserve(num_tokens * count * kernel.operand_bytes()));
+  for (size_t t = 0; t < num_tokens; ++t) {
+    const std::span<const uint16_t> token(y + t * pitch + first, count);
+    if (kernel.takes_bf16()) {
+      std::memcpy(inputs.data() + t * count * sizeof(uint16_t), token.data(), token.size_bytes());
+    } else {
+      ElementsToFloat(ElementType::kBf16, std::as_bytes(token),
+                      inputs.As<float>(num_tokens * count).subspan(t * count, count));
+    }
+  }
+  return inputs.data();
 }
 
 }  // namespace
@@ -72,31 +117,21 @@ absl::Status PackedMatrix::Synthesize(std::span<const int16_t> values, size_t nu
     std::fill(out.begin(), out.end(), 0.0f);
     return absl::OkStatus();
   }
-  const size_t used = kernel_->RoundUpInputs(num_rows);
-  const size_t low_rows = kernel_->takes_bf16() ? RowsOfLargeValues(values, num_tokens) : 0;
-  const size_t low_used = kernel_->RoundUpInputs(low_rows);
-  const size_t slab_tokens = std::min(num_tokens, ProductKernel::kMaxTokens);
-  RETURN_IF_ERROR(scratch.inputs_.Reserve(slab_tokens * used * kernel_->operand_bytes()));
-  RETURN_IF_ERROR(scratch.low_inputs_.Reserve(slab_tokens * low_used * sizeof(uint16_t)));
-  return ForEachSlab(num_tokens, [&](size_t token, size_t tokens) -> absl::Status {
+  const size_t large_rows = kernel_->takes_bf16() ? RowsOfLargeValues(values, num_tokens) : 0;
+  return ForEachPart(num_tokens, kSlab, [&](size_t token, size_t tokens) {
     const auto target = [&](size_t block) {
       return out.data() + BlockedIndex(num_tokens, token, block * kBlockColumns);
     };
-    const auto done = [](size_t) {};
-    const RowsView<const int16_t> rows = {values.data() + token, num_tokens, num_rows, tokens};
-    if (!kernel_->takes_bf16()) {
-      TransposeToFloat(rows, used, scratch.inputs_.As<float>(tokens * used).data());
-      return kernel_->Multiply({tokens, used, false}, scratch.inputs_.data(), scratch.library_,
-                               target, done);
-    }
-    TransposeToBf16(rows, used, scratch.inputs_.As<uint16_t>(tokens * used).data());
-    RETURN_IF_ERROR(kernel_->Multiply({tokens, used, false}, scratch.inputs_.data(),
-                                      scratch.library_, target, done));
-    if (low_rows == 0) return absl::OkStatus();
-    const RowsView<const int16_t> large = {rows.data, rows.pitch, low_rows, tokens};
-    TransposeLowToBf16(large, low_used, scratch.low_inputs_.As<uint16_t>(tokens * low_used).data());
-    return kernel_->Multiply({tokens, low_used, true}, scratch.low_inputs_.data(), scratch.library_,
-                             target, done);
+    return ForEachPart(num_rows, kPanel, [&](size_t row, size_t rows) -> absl::Status {
+      RowsView<const int16_t> part = {values.data() + row * num_tokens + token, num_tokens, rows,
+                                      tokens};
+      RETURN_IF_ERROR(MultiplyRows(*kernel_, part, Term::kValue, row, row > 0, scratch.inputs_,
+                                   scratch.library_, target));
+      if (row >= large_rows) return absl::OkStatus();
+      part.num_rows = std::min(large_rows - row, rows);
+      return MultiplyRows(*kernel_, part, Term::kRemainder, row, true, scratch.inputs_,
+                          scratch.library_, target);
+    });
   });
 }
 
@@ -107,27 +142,28 @@ absl::Status PackedMatrix::Analyze(std::span<const uint16_t> y, size_t num_token
   }
   RETURN_IF_ERROR(
       CheckSizes(y.size(), num_tokens * num_inputs(), out.size(), num_tokens * num_outputs()));
-  const size_t slab_tokens = std::min(num_tokens, ProductKernel::kMaxTokens);
-  RETURN_IF_ERROR(scratch.block_.Reserve(slab_tokens * kBlockColumns * sizeof(float)));
-  if (!kernel_->takes_bf16()) {
-    RETURN_IF_ERROR(scratch.inputs_.Reserve(slab_tokens * num_inputs() * sizeof(float)));
-  }
-  return ForEachSlab(num_tokens, [&](size_t token, size_t tokens) -> absl::Status {
-    const auto slab = y.subspan(token * num_inputs(), tokens * num_inputs());
-    const std::byte* x = std::as_bytes(slab).data();
-    if (!kernel_->takes_bf16()) {
-      ElementsToFloat(ElementType::kBf16, std::as_bytes(slab),
-                      scratch.inputs_.As<float>(slab.size()));
-      x = scratch.inputs_.data();
-    }
-    float* const sums = scratch.block_.As<float>(tokens * kBlockColumns).data();
-    const auto turn = [&](size_t block) {
-      const size_t row = block * kBlockColumns;
-      TransposeBlock(sums, {out.data() + row * num_tokens + token, num_tokens,
-                            std::min(kBlockColumns, num_outputs() - row), tokens});
+  // Sums of one panel are turned while they are in the first cache; those of several wait.
+  const bool one_panel = num_inputs() <= kPanel;
+  return ForEachPart(num_tokens, kSlab, [&](size_t token, size_t tokens) -> absl::Status {
+    const size_t block_size = tokens * kBlockColumns;
+    const size_t size = one_panel ? block_size : block_size * kernel_->num_blocks();
+    RETURN_IF_ERROR(scratch.sums_.Reserve(size * sizeof(float)));
+    const auto target = [&](size_t block) {
+      return scratch.sums_.As<float>(size).data() + (one_panel ? 0 : block * block_size);
     };
-    return kernel_->Multiply(
-        {tokens, num_inputs(), false}, x, scratch.library_, [&](size_t) { return sums; }, turn);
+    return ForEachPart(num_inputs(), kPanel, [&](size_t first, size_t count) -> absl::Status {
+      ASSIGN_OR_RETURN(const std::byte* x,
+                       GatherInputs(*kernel_, y.data() + token * num_inputs(), tokens, num_inputs(),
+                                    first, count, scratch.inputs_));
+      const auto turn = [&](size_t block) {
+        if (first + count < num_inputs()) return;
+        const size_t row = block * kBlockColumns;
+        TransposeBlock(target(block), {out.data() + row * num_tokens + token, num_tokens,
+                                       std::min(kBlockColumns, num_outputs() - row), tokens});
+      };
+      return kernel_->Multiply({tokens, count, first > 0}, first, x, scratch.library_, target,
+                               turn);
+    });
   });
 }
 

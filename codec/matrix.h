@@ -19,15 +19,14 @@ namespace sluice::codec {
 
 class ProductKernel;
 
-// Memory for the products of one thread at a time; grows to what the largest has needed: about
-// 256 tokens of the matrix's inputs and outputs.
+// Memory for the products of one thread at a time. Grows to what the largest has needed: about 1
+// MiB, and for an Analyze of more than 2048 inputs another KiB for each output.
 class ProductScratch {
  private:
   friend class PackedMatrix;
 
   AlignedBuffer inputs_;
-  AlignedBuffer low_inputs_;
-  AlignedBuffer block_;
+  AlignedBuffer sums_;
   AlignedBuffer library_;
 };
 

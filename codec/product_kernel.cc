@@ -59,16 +59,28 @@ absl::Status Guard(absl::FunctionRef<absl::Status()> work) {
 
 memory::dim Dim(size_t size) { return static_cast<memory::dim>(size); }
 
-// Whether the packing of fewer inputs is the front of that of more.
-bool IsFront(const memory::desc& front, const memory::desc& whole) {
-  const auto& a = front.data.format_desc.blocking;
+// Whether the packing of some inputs of a block is a part of that of all.
+bool IsPart(const memory::desc& part, const memory::desc& whole) {
+  const auto& a = part.data.format_desc.blocking;
   const auto& b = whole.data.format_desc.blocking;
-  return front.data.format_kind == dnnl_blocked && whole.data.format_kind == dnnl_blocked &&
-         front.data.offset0 == 0 && front.data.extra.flags == 0 && whole.data.extra.flags == 0 &&
+  return part.data.format_kind == dnnl_blocked && whole.data.format_kind == dnnl_blocked &&
+         part.data.offset0 == 0 && part.data.extra.flags == 0 && whole.data.extra.flags == 0 &&
          a.strides[0] == b.strides[0] && a.inner_nblks == b.inner_nblks &&
          std::equal(a.inner_blks, a.inner_blks + a.inner_nblks, b.inner_blks) &&
          std::equal(a.inner_idxs, a.inner_idxs + a.inner_nblks, b.inner_idxs) &&
-         front.get_size() <= whole.get_size();
+         part.get_size() <= whole.get_size();
+}
+
+// Bytes from the first of a block's inputs to the one `inputs` later.
+size_t BytesOf(const memory::desc& packed, size_t inputs) {
+  const auto& blocking = packed.data.format_desc.blocking;
+  size_t inputs_per_stride = 1;
+  for (int i = 0; i < blocking.inner_nblks; ++i) {
+    if (blocking.inner_idxs[i] == 0)
+      inputs_per_stride *= static_cast<size_t>(blocking.inner_blks[i]);
+  }
+  return inputs / inputs_per_stride * static_cast<size_t>(blocking.strides[0]) *
+         memory::data_type_size(packed.data_type());
 }
 
 // One block of a matrix, [num_inputs][kBlockColumns], padded with zeros.
@@ -120,8 +132,9 @@ absl::StatusOr<std::unique_ptr<const ProductKernel>> ProductKernel::Pack(
   return kernel;
 }
 
-size_t ProductKernel::RoundUpInputs(size_t num_inputs) const {
-  return std::min((num_inputs + kInputGrain - 1) / kInputGrain * kInputGrain, num_inputs_);
+size_t ProductKernel::RoundUpInputs(size_t first_input, size_t num_inputs) const {
+  return std::min((num_inputs + kInputGrain - 1) / kInputGrain * kInputGrain,
+                  num_inputs_ - first_input);
 }
 
 memory::desc ProductKernel::PackedFormat(size_t num_inputs) const {
@@ -139,6 +152,7 @@ absl::Status ProductKernel::PackBlocks(std::span<const uint16_t> matrix, MatrixL
   const memory::desc wide({Dim(num_inputs_), Dim(kBlockColumns)}, kFloat, memory::format_tag::ab);
   constexpr size_t kAlignment = AlignedBuffer::kAlignment;
   block_bytes_ = (packed.get_size() + kAlignment - 1) / kAlignment * kAlignment;
+  grain_bytes_ = BytesOf(packed, kInputGrain);
   const size_t block_elements = num_inputs_ * kBlockColumns;
   AlignedBuffer halves;
   AlignedBuffer floats;
@@ -177,7 +191,7 @@ std::shared_ptr<const ProductKernel::Product> ProductKernel::Find(const Shape& s
   made->x = {{Dim(shape.num_tokens), Dim(shape.num_inputs)}, type, memory::format_tag::ab};
   made->weights = PackedFormat(shape.num_inputs);
   made->out = {{Dim(shape.num_tokens), Dim(kBlockColumns)}, kFloat, memory::format_tag::ab};
-  if (!IsFront(made->weights, PackedFormat(num_inputs_))) {
+  if (!IsPart(made->weights, PackedFormat(num_inputs_))) {
     throw dnnl::error(dnnl_unimplemented, "a packing of fewer inputs differs");
   }
   dnnl::primitive_attr attributes;
@@ -196,7 +210,7 @@ std::shared_ptr<const ProductKernel::Product> ProductKernel::Find(const Shape& s
   return products_.front();
 }
 
-absl::Status ProductKernel::Multiply(const Shape& shape, const std::byte* x,
+absl::Status ProductKernel::Multiply(const Shape& shape, size_t first_input, const std::byte* x,
                                      AlignedBuffer& library_scratch,
                                      absl::FunctionRef<float*(size_t block)> target,
                                      absl::FunctionRef<void(size_t block)> done) const {
@@ -214,7 +228,8 @@ absl::Status ProductKernel::Multiply(const Shape& shape, const std::byte* x,
                                                        {DNNL_ARG_DST, out},
                                                        {DNNL_ARG_SCRATCHPAD, scratch}};
     for (size_t block = 0; block < num_blocks(); ++block) {
-      weights.set_data_handle(weights_.data() + block * block_bytes_);
+      weights.set_data_handle(weights_.data() + block * block_bytes_ +
+                              first_input / kInputGrain * grain_bytes_);
       out.set_data_handle(target(block));
       product->primitive.execute(stream, arguments);
       stream.wait();

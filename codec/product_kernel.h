@@ -1,8 +1,8 @@
 // oneDNN's matrix product behind absl::Status: one packed matrix, in blocks of output columns.
 //
 // Thread-safe: immutable after Pack, but for the cache of products, which has its own lock.
-// A block's inputs are packed from first to last, so that a product of fewer inputs reads the
-// front of the same memory. oneDNN runs on the calling thread alone.
+// A block's inputs are packed from first to last, so that a product of some of them reads a part of
+// the same memory. oneDNN runs on the calling thread alone.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,10 @@ namespace sluice::codec {
 
 class ProductKernel {
  public:
-  // Most tokens of a product: what fits in the second cache, beside a block, with usual inputs.
+  // Most tokens and inputs of a product: 1 MiB of them stays in the second cache, beside a block.
   static constexpr size_t kMaxTokens = 256;
-  // Leading inputs are counted in these: so many make the fastest loops.
+  static constexpr size_t kMaxInputs = 2048;
+  // Inputs are counted in these: so many make the fastest loops.
   static constexpr size_t kInputGrain = 64;
   // Distinct products that are kept ready.
   static constexpr size_t kMaxProducts = 64;
@@ -46,20 +47,21 @@ class ProductKernel {
   bool takes_bf16() const { return takes_bf16_; }
   size_t operand_bytes() const { return takes_bf16_ ? sizeof(uint16_t) : sizeof(float); }
 
-  // Leading inputs of the smallest product that has at least `num_inputs`.
-  size_t RoundUpInputs(size_t num_inputs) const;
+  // Inputs of the smallest product that has at least `num_inputs`, beginning at `first_input`.
+  size_t RoundUpInputs(size_t first_input, size_t num_inputs) const;
 
   struct Shape {
     size_t num_tokens = 0;  // 1 to kMaxTokens
-    size_t num_inputs = 0;  // from RoundUpInputs
+    size_t num_inputs = 0;  // from RoundUpInputs; 1 to kMaxInputs
     bool add = false;       // to what the output holds
 
     bool operator==(const Shape&) const = default;
   };
 
   // For each block, puts [num_tokens][kBlockColumns] sums at target(block), then calls done(block).
-  // `x` is [num_tokens][num_inputs].
-  absl::Status Multiply(const Shape& shape, const std::byte* x, AlignedBuffer& library_scratch,
+  // `x` is [num_tokens][num_inputs], for the inputs from `first_input`, a multiple of kInputGrain.
+  absl::Status Multiply(const Shape& shape, size_t first_input, const std::byte* x,
+                        AlignedBuffer& library_scratch,
                         absl::FunctionRef<float*(size_t block)> target,
                         absl::FunctionRef<void(size_t block)> done) const;
 
@@ -77,7 +79,8 @@ class ProductKernel {
   const bool takes_bf16_;
   dnnl::engine engine_;
   size_t block_bytes_ = 0;
-  AlignedBuffer weights_;  // [num_blocks][block_bytes_]
+  size_t grain_bytes_ = 0;  // of kInputGrain inputs of a block
+  AlignedBuffer weights_;   // [num_blocks][block_bytes_]
   mutable absl::Mutex mutex_;
   // The one used last comes first.
   mutable std::list<std::shared_ptr<const Product>> products_ ABSL_GUARDED_BY(mutex_);

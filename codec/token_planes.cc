@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
-#include <vector>
 
 #include "codec/elements.h"
 
@@ -27,8 +25,19 @@ using Floats = hn::Vec<FloatTag>;
 using Bits = hn::Vec<UnsignedTag>;
 using Halves = hn::Vec<HalfTag>;
 
-// Tokens whose cosines and sines serve all heads while they are in the first cache.
-constexpr size_t kTileTokens = 16;
+// Tokens of a head at a time: long enough a run of each block for the prefetchers, and short enough
+// that the cosines and sines of the next head are still at hand.
+constexpr size_t kTileTokens = 64;
+
+// Where the vectors of `count` elements begin: the last overlaps the one before it, which does no
+// harm, for inputs and outputs are apart. None if there are fewer elements than a vector has.
+template <typename Visit>
+HWY_INLINE bool ForEachVector(size_t count, Visit visit) {
+  const size_t lanes = hn::Lanes(FloatTag());
+  if (count < lanes) return false;
+  for (size_t i = 0; i < count; i += lanes) visit(std::min(i, count - lanes));
+  return true;
+}
 
 // Fused multiply-adds would round once instead of twice, and only on some machines.
 HWY_INLINE Floats MulThenAdd(Floats a, Floats b, Floats c) { return hn::Add(hn::Mul(a, b), c); }
@@ -106,6 +115,47 @@ struct Fp32Elements {
 template <class E>
 using ElementTag = hn::Rebind<typename E::Element, FloatTag>;
 
+// A head's columns of one token, in column blocks.
+class Columns {
+ public:
+  Columns(std::span<const float> x, size_t num_tokens, size_t token, size_t first)
+      : blocks_(x.data() + token * kBlockColumns),
+        block_stride_(num_tokens * kBlockColumns),
+        first_(first) {}
+
+  float operator[](size_t dim) const { return *At(first_ + dim); }
+
+  HWY_INLINE Floats Load(size_t dim) const {
+    const FloatTag df;
+    HWY_ALIGN float copy[HWY_MAX_BYTES / sizeof(float)];
+    return hn::LoadU(df, Find(dim, hn::Lanes(df), copy));
+  }
+
+#if HWY_TARGET != HWY_SCALAR
+  HWY_INLINE void LoadPairs(size_t dim, Floats& a, Floats& b) const {
+    const FloatTag df;
+    HWY_ALIGN float copy[2 * HWY_MAX_BYTES / sizeof(float)];
+    hn::LoadInterleaved2(df, Find(dim, 2 * hn::Lanes(df), copy), a, b);
+  }
+#endif
+
+ private:
+  const float* At(size_t column) const {
+    return blocks_ + column / kBlockColumns * block_stride_ + column % kBlockColumns;
+  }
+  // `count` columns one after another: in place, or copied if they lie in two blocks.
+  HWY_INLINE const float* Find(size_t dim, size_t count, float* copy) const {
+    const size_t column = first_ + dim;
+    if (HWY_LIKELY(column % kBlockColumns + count <= kBlockColumns)) return At(column);
+    for (size_t i = 0; i < count; ++i) copy[i] = *At(column + i);
+    return copy;
+  }
+
+  const float* const blocks_;
+  const size_t block_stride_;
+  const size_t first_;
+};
+
 // One plane on its way out: what is the same for all tokens.
 template <class E>
 struct Writer {
@@ -115,11 +165,11 @@ struct Writer {
   float scale;
   float largest;
 
-  HWY_INLINE Floats Value(const float* x, size_t dim) const {
+  HWY_INLINE Floats Value(const Columns& x, size_t dim) const {
     const FloatTag df;
-    return MulThenAdd(hn::LoadU(df, x + dim), hn::Set(df, scale), hn::LoadU(df, means + dim));
+    return MulThenAdd(x.Load(dim), hn::Set(df, scale), hn::LoadU(df, means + dim));
   }
-  float OneValue(const float* x, size_t dim) const { return x[dim] * scale + means[dim]; }
+  float OneValue(const Columns& x, size_t dim) const { return x[dim] * scale + means[dim]; }
 
   HWY_INLINE auto Round(Floats value) const {
     const FloatTag df;
@@ -134,16 +184,15 @@ struct Writer {
     return reinterpret_cast<Element*>(out + dim * sizeof(Element));
   }
 
-  void Plain(const float* x, size_t begin, size_t end, std::byte* out) const {
-    const size_t lanes = hn::Lanes(FloatTag());
-    size_t d = begin;
-    for (; d + lanes <= end; d += lanes) {
-      hn::StoreU(Round(Value(x, d)), ElementTag<E>(), At(out, d));
-    }
-    for (; d < end; ++d) StoreOne(OneValue(x, d), out, d);
+  void Plain(const Columns& x, size_t begin, size_t end, std::byte* out) const {
+    const auto step = [&](size_t i) HWY_ATTR {
+      hn::StoreU(Round(Value(x, begin + i)), ElementTag<E>(), At(out, begin + i));
+    };
+    if (ForEachVector(end - begin, step)) return;
+    for (size_t d = begin; d < end; ++d) StoreOne(OneValue(x, d), out, d);
   }
 
-  void Pair(const float* x, size_t first, size_t second, float c, float s, std::byte* out) const {
+  void Pair(const Columns& x, size_t first, size_t second, float c, float s, std::byte* out) const {
     const float a = OneValue(x, first);
     const float b = OneValue(x, second);
     StoreOne(a * c - b * s, out, first);
@@ -151,12 +200,10 @@ struct Writer {
   }
 
   // Pairs (first + p, first + pairs + p).
-  void TurnHalves(const float* x, size_t first, size_t pairs, const float* cosines,
+  void TurnHalves(const Columns& x, size_t first, size_t pairs, const float* cosines,
                   const float* sines, std::byte* out) const {
     const FloatTag df;
-    const size_t lanes = hn::Lanes(df);
-    size_t p = 0;
-    for (; p + lanes <= pairs; p += lanes) {
+    const auto step = [&](size_t p) HWY_ATTR {
       const Floats a = Value(x, first + p);
       const Floats b = Value(x, first + pairs + p);
       const Floats c = hn::LoadU(df, cosines + p);
@@ -164,21 +211,22 @@ struct Writer {
       hn::StoreU(Round(hn::Sub(hn::Mul(a, c), hn::Mul(b, s))), ElementTag<E>(), At(out, first + p));
       hn::StoreU(Round(hn::Add(hn::Mul(b, c), hn::Mul(a, s))), ElementTag<E>(),
                  At(out, first + pairs + p));
+    };
+    if (ForEachVector(pairs, step)) return;
+    for (size_t p = 0; p < pairs; ++p) {
+      Pair(x, first + p, first + pairs + p, cosines[p], sines[p], out);
     }
-    for (; p < pairs; ++p) Pair(x, first + p, first + pairs + p, cosines[p], sines[p], out);
   }
 
   // Pairs (first + 2 p, first + 2 p + 1).
-  void TurnNeighbours(const float* x, size_t first, size_t pairs, const float* cosines,
+  void TurnNeighbours(const Columns& x, size_t first, size_t pairs, const float* cosines,
                       const float* sines, std::byte* out) const {
-    size_t p = 0;
 #if HWY_TARGET != HWY_SCALAR
     const FloatTag df;
-    const size_t lanes = hn::Lanes(df);
-    for (; p + lanes <= pairs; p += lanes) {
+    const auto step = [&](size_t p) HWY_ATTR {
       const size_t d = first + 2 * p;
       Floats a, b, mean_a, mean_b;
-      hn::LoadInterleaved2(df, x + d, a, b);
+      x.LoadPairs(d, a, b);
       hn::LoadInterleaved2(df, means + d, mean_a, mean_b);
       a = MulThenAdd(a, hn::Set(df, scale), mean_a);
       b = MulThenAdd(b, hn::Set(df, scale), mean_b);
@@ -187,12 +235,15 @@ struct Writer {
       hn::StoreInterleaved2(Round(hn::Sub(hn::Mul(a, c), hn::Mul(b, s))),
                             Round(hn::Add(hn::Mul(b, c), hn::Mul(a, s))), ElementTag<E>(),
                             At(out, d));
-    }
+    };
+    if (ForEachVector(pairs, step)) return;
 #endif
-    for (; p < pairs; ++p) Pair(x, first + 2 * p, first + 2 * p + 1, cosines[p], sines[p], out);
+    for (size_t p = 0; p < pairs; ++p) {
+      Pair(x, first + 2 * p, first + 2 * p + 1, cosines[p], sines[p], out);
+    }
   }
 
-  void Token(const float* x, size_t head_dim, const TokenRotation* rotation, size_t token,
+  void Token(const Columns& x, size_t head_dim, const TokenRotation* rotation, size_t token,
              std::byte* out) const {
     if (rotation == nullptr) return Plain(x, 0, head_dim, out);
     const size_t first = rotation->first_dim();
@@ -209,35 +260,18 @@ struct Writer {
   }
 };
 
-// The columns [column, column + count) of a token, one after another: where they are, or copied to
-// `copy` if they lie in several blocks.
-const float* Columns(std::span<const float> x, size_t num_tokens, size_t token, size_t column,
-                     size_t count, float* copy) {
-  const size_t room = kBlockColumns - column % kBlockColumns;
-  if (count <= room) return x.data() + BlockedIndex(num_tokens, token, column);
-  for (size_t done = 0; done < count;) {
-    const size_t part = std::min(count - done, kBlockColumns - (column + done) % kBlockColumns);
-    std::memcpy(copy + done, x.data() + BlockedIndex(num_tokens, token, column + done),
-                part * sizeof(float));
-    done += part;
-  }
-  return copy;
-}
-
 template <class E>
 void WriteTokensAs(const TokenPlane& plane, float ratio, const TokenRotation* rotation,
                    size_t num_tokens, std::span<const float> x, PlaneView<std::byte> out) {
   const float scale = ratio * plane.step;
   const float largest = LargestElement(E::kType);
-  std::vector<float> copy(plane.head_dim);
   for (size_t tile = 0; tile < num_tokens; tile += kTileTokens) {
     const size_t end = std::min(tile + kTileTokens, num_tokens);
     for (size_t head = 0; head < plane.num_heads; ++head) {
       const size_t channel = head * plane.head_dim;
       const Writer<E> writer = {plane.means.data() + channel, scale, largest};
       for (size_t t = tile; t < end; ++t) {
-        const float* const columns =
-            Columns(x, num_tokens, t, plane.first_column + channel, plane.head_dim, copy.data());
+        const Columns columns(x, num_tokens, t, plane.first_column + channel);
         writer.Token(columns, plane.head_dim, rotation, t,
                      out.data + head * out.head_stride + t * out.token_stride);
       }
@@ -316,13 +350,12 @@ class Reader {
   }
 
   void Plain(const std::byte* in, size_t begin, size_t end, const float* means, uint16_t* y) {
-    const FloatTag df;
-    const size_t lanes = hn::Lanes(df);
-    size_t d = begin;
-    for (; d + lanes <= end; d += lanes) {
-      hn::StoreU(Normalised(Load(in, d), hn::LoadU(df, means + d)), HalfTag(), y + d);
-    }
-    for (; d < end; ++d) y[d] = OneNormalised(LoadOne(in, d), means[d]);
+    const auto step = [&](size_t i) HWY_ATTR {
+      const size_t d = begin + i;
+      hn::StoreU(Normalised(Load(in, d), hn::LoadU(FloatTag(), means + d)), HalfTag(), y + d);
+    };
+    if (ForEachVector(end - begin, step)) return;
+    for (size_t d = begin; d < end; ++d) y[d] = OneNormalised(LoadOne(in, d), means[d]);
   }
 
   void Pair(const std::byte* in, size_t first, size_t second, float c, float s, const float* means,
@@ -336,9 +369,7 @@ class Reader {
   void TurnHalves(const std::byte* in, size_t first, size_t pairs, const float* cosines,
                   const float* sines, const float* means, uint16_t* y) {
     const FloatTag df;
-    const size_t lanes = hn::Lanes(df);
-    size_t p = 0;
-    for (; p + lanes <= pairs; p += lanes) {
+    const auto step = [&](size_t p) HWY_ATTR {
       const size_t d = first + p;
       const Floats a = Load(in, d);
       const Floats b = Load(in, d + pairs);
@@ -349,19 +380,18 @@ class Reader {
       hn::StoreU(
           Normalised(hn::Sub(hn::Mul(b, c), hn::Mul(a, s)), hn::LoadU(df, means + d + pairs)),
           HalfTag(), y + d + pairs);
-    }
-    for (; p < pairs; ++p) {
+    };
+    if (ForEachVector(pairs, step)) return;
+    for (size_t p = 0; p < pairs; ++p) {
       Pair(in, first + p, first + pairs + p, cosines[p], sines[p], means, y);
     }
   }
 
   void TurnNeighbours(const std::byte* in, size_t first, size_t pairs, const float* cosines,
                       const float* sines, const float* means, uint16_t* y) {
-    size_t p = 0;
 #if HWY_TARGET != HWY_SCALAR
     const FloatTag df;
-    const size_t lanes = hn::Lanes(df);
-    for (; p + lanes <= pairs; p += lanes) {
+    const auto step = [&](size_t p) HWY_ATTR {
       const size_t d = first + 2 * p;
       hn::Vec<ElementTag<E>> raw_a, raw_b;
       hn::LoadInterleaved2(ElementTag<E>(), At(in, d), raw_a, raw_b);
@@ -374,9 +404,10 @@ class Reader {
       hn::StoreInterleaved2(Normalised(hn::Add(hn::Mul(a, c), hn::Mul(b, s)), mean_a),
                             Normalised(hn::Sub(hn::Mul(b, c), hn::Mul(a, s)), mean_b), HalfTag(),
                             y + d);
-    }
+    };
+    if (ForEachVector(pairs, step)) return;
 #endif
-    for (; p < pairs; ++p) {
+    for (size_t p = 0; p < pairs; ++p) {
       Pair(in, first + 2 * p, first + 2 * p + 1, cosines[p], sines[p], means, y);
     }
   }

@@ -13,6 +13,8 @@
 
 #include "codec/elements.h"
 #include "codec/matrix.h"
+#include "codec/rotary.h"
+#include "codec/token_planes.h"
 #include "codec/transpose.h"
 
 namespace sluice::codec {
@@ -102,6 +104,88 @@ void BM_Pack(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(matrix.size()));
 }
 BENCHMARK(BM_Pack)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+
+// The planes of a group: keys turned, values not. All elements are about 1.
+struct Group {
+  static constexpr size_t kTokens = 256;
+  static constexpr size_t kHeads = 3;
+
+  Group(ElementType type, size_t head_dim, RotaryLayout layout)
+      : rotation(MakeRotaryTable(10000, static_cast<uint32_t>(head_dim), layout), 1000, kTokens),
+        means(kHeads * head_dim, 0.5f),
+        x(BlockedSize(kTokens, kColumns), 1.5f),
+        y(kTokens * kColumns) {
+    for (size_t column = 0; column + kHeads * head_dim <= kColumns; column += kHeads * head_dim) {
+      planes.push_back({type, kHeads, head_dim, column, 0.01f, means});
+      bytes.emplace_back(kHeads * head_dim * kTokens * ElementBytes(type), std::byte{0x3f});
+    }
+  }
+
+  const TokenRotation* RotationOf(size_t plane) const {
+    return plane % 2 == 0 ? &rotation : nullptr;
+  }
+  int64_t elements() const { return static_cast<int64_t>(planes.size() * kTokens * means.size()); }
+
+  TokenRotation rotation;
+  std::vector<float> means;
+  std::vector<float> x;
+  std::vector<uint16_t> y;
+  std::vector<TokenPlane> planes;
+  std::vector<std::vector<std::byte>> bytes;
+};
+
+Group GroupOf(const benchmark::State& state) {
+  return {static_cast<ElementType>(state.range(0)), static_cast<size_t>(state.range(1)),
+          static_cast<RotaryLayout>(state.range(2))};
+}
+
+// Arguments: element type, head dimension, rotary layout.
+void SetGroups(benchmark::internal::Benchmark* benchmark) {
+  benchmark->Unit(benchmark::kMicrosecond);
+  for (int type : {1, 2, 3}) benchmark->Args({type, 64, 1});
+  benchmark->Args({1, 128, 1})->Args({1, 80, 1})->Args({1, 64, 2});
+}
+
+void BM_WriteTokens(benchmark::State& state) {
+  Group group = GroupOf(state);
+  for (auto _ : state) {
+    for (size_t i = 0; i < group.planes.size(); ++i) {
+      WriteTokens(group.planes[i], 3, group.RotationOf(i), Group::kTokens, group.x,
+                  DensePlane(group.planes[i], Group::kTokens, group.bytes[i].data()));
+    }
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * group.elements());
+}
+BENCHMARK(BM_WriteTokens)->Apply(SetGroups);
+
+void BM_ReadTokens(benchmark::State& state) {
+  Group group = GroupOf(state);
+  for (auto _ : state) {
+    for (size_t i = 0; i < group.planes.size(); ++i) {
+      const std::byte* const bytes = group.bytes[i].data();
+      benchmark::DoNotOptimize(ReadTokens(group.planes[i], group.RotationOf(i), Group::kTokens, 0,
+                                          DensePlane(group.planes[i], Group::kTokens, bytes),
+                                          kColumns, group.y));
+    }
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * group.elements());
+}
+BENCHMARK(BM_ReadTokens)->Apply(SetGroups);
+
+// As many elements of 4 bytes in and 2 bytes out as a pass has, as one copy of 3 bytes each.
+void BM_Memcpy(benchmark::State& state) {
+  const size_t bytes = Group::kTokens * kColumns * 3;
+  const std::vector<std::byte> from(bytes, std::byte{1});
+  std::vector<std::byte> to(bytes);
+  for (auto _ : state) {
+    std::memcpy(to.data(), from.data(), bytes);
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(Group::kTokens * kColumns));
+}
+BENCHMARK(BM_Memcpy)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace sluice::codec

@@ -131,7 +131,9 @@ INSTANTIATE_TEST_SUITE_P(Sizes, MatrixTest,
                                          Sizes{64, 64, 64, 256, 0}, Sizes{192, 192, 130, 7, 5},
                                          Sizes{192, 192, 0, 7, 0}, Sizes{250, 190, 250, 257, 100},
                                          Sizes{384, 384, 65, 600, 65}, Sizes{960, 960, 200, 33, 2},
-                                         Sizes{960, 128, 960, 1, 960}));
+                                         Sizes{960, 128, 960, 1, 960},
+                                         Sizes{4200, 70, 4180, 5, 4120},
+                                         Sizes{2112, 64, 2060, 2, 9}));
 
 TEST(PackedMatrixTest, RefusesSizesThatDoNotMatch) {
   const std::vector<uint16_t> matrix(12);
