@@ -128,29 +128,33 @@ void EncodeRefinement(const EncodeRow<RefinementLookup>& row, size_t num_tokens)
   EncodeRowSteps(row, num_tokens);
 }
 
-// Counts kSymbols symbols in a row; symbols(values) maps vectors.
+// Counts kSymbols symbols in a row; kSymbolsOf maps vectors of values.
 template <size_t kSymbols, U16 (*kSymbolsOf)(U16)>
 HWY_INLINE void Count(std::span<const int16_t> row, std::array<uint32_t, kSymbols>& counts) {
-  constexpr size_t kBlock = 8;  // vectors that are mapped at a time
+  constexpr size_t kPairs = 4;  // pairs of vectors that are mapped at a time
   const TagU16 d;
+  const TagU8 d8;
   counts.fill(0);
   const auto* values = reinterpret_cast<const uint16_t*>(row.data());
   size_t t = 0;
-  for (; t + kBlock * kPerVector <= row.size(); t += kBlock * kPerVector) {
-    U16 symbols[kBlock];
-    for (size_t v = 0; v < kBlock; ++v) {
-      symbols[v] = kSymbolsOf(hn::LoadU(d, values + t + v * kPerVector));
+  for (; t + 2 * kPairs * kPerVector <= row.size(); t += 2 * kPairs * kPerVector) {
+    hn::Vec<TagU8> symbols[kPairs];  // a byte is enough for one
+    for (size_t i = 0; i < kPairs; ++i) {
+      const uint16_t* pair = values + t + 2 * i * kPerVector;
+      const U16 first = kSymbolsOf(hn::LoadU(d, pair));
+      const U16 second = kSymbolsOf(hn::LoadU(d, pair + kPerVector));
+      symbols[i] = hn::BitCast(d8, hn::Or(first, hn::ShiftLeft<8>(second)));
     }
     for (size_t s = 0; s < kSymbols; ++s) {
-      const U16 symbol = Set(static_cast<uint16_t>(s));
+      const auto symbol = hn::Set(d8, static_cast<uint8_t>(s));
       size_t count = 0;
-      for (size_t v = 0; v < kBlock; ++v) count += hn::CountTrue(d, hn::Eq(symbols[v], symbol));
+      for (size_t i = 0; i < kPairs; ++i) count += hn::CountTrue(d8, hn::Eq(symbols[i], symbol));
       counts[s] += static_cast<uint32_t>(count);
     }
   }
   for (; t < row.size(); t += kPerVector) {
     const size_t left = std::min(row.size() - t, kPerVector);
-    uint16_t last[kPerVector] = {};
+    alignas(64) uint16_t last[kPerVector] = {};
     std::copy_n(values + t, left, last);
     alignas(64) uint16_t symbols[kPerVector];
     hn::Store(kSymbolsOf(hn::Load(d, last)), d, symbols);
@@ -161,6 +165,31 @@ HWY_INLINE void Count(std::span<const int16_t> row, std::array<uint32_t, kSymbol
 HWY_INLINE U16 ContextsAndSymbols(U16 values) {
   const Refinements refinements = RefinementsOf(values);
   return hn::Add(hn::Mul(refinements.context, Set(kRefinementSymbols)), refinements.symbol);
+}
+
+// The lanes keep the best of their columns, the first of equal ones.
+uint32_t CheapestClass(std::span<const uint32_t> counts, const PriceTable& prices,
+                       const float* extra) {
+  const hn::CappedTag<float, PriceTable::kColumns> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const size_t lanes = hn::Lanes(d);
+  auto best = hn::Set(d, PriceTable::kNever);
+  auto best_index = hn::Zero(di);
+  for (size_t c = 0; c < prices.num_columns(); c += lanes) {
+    auto price = hn::LoadU(d, extra + c);
+    for (size_t s = 0; s < counts.size(); ++s) {
+      const auto count = hn::Set(d, static_cast<float>(counts[s]));
+      price = hn::Add(price, hn::Mul(count, hn::LoadU(d, prices.row(s) + c)));
+    }
+    const auto is_better = hn::Lt(price, best);
+    best = hn::IfThenElse(is_better, price, best);
+    const auto index = hn::Iota(di, static_cast<int32_t>(c));
+    best_index = hn::IfThenElse(hn::RebindMask(di, is_better), index, best_index);
+  }
+  const auto is_best = hn::RebindMask(di, hn::Eq(best, hn::MinOfLanes(d, best)));
+  const auto last = hn::Set(di, static_cast<int32_t>(prices.num_columns()));
+  const auto first = hn::MinOfLanes(di, hn::IfThenElse(is_best, best_index, last));
+  return static_cast<uint32_t>(hn::GetLane(first));
 }
 
 void CountBase(std::span<const int16_t> row, BaseCounts& counts) {

@@ -27,7 +27,8 @@ const RowKernels* Kernels() {
                                       EncodeBase,
                                       EncodeRefinement,
                                       CountBase,
-                                      CountRefinement};
+                                      CountRefinement,
+                                      CheapestClass};
   return &kKernels;
 #else
   return &PlainRowKernels();

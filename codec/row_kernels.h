@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "codec/bytes.h"
 #include "codec/class_tables.h"
 #include "codec/rans.h"
 
@@ -116,6 +118,23 @@ struct EncodeRow {
 using BaseCounts = std::array<uint32_t, kBaseSymbols>;
 using RefinementCounts = std::array<uint32_t, kContexts * kRefinementSymbols>;
 
+// What a symbol costs in each class, in bits: a row per symbol, padded to whole vectors.
+class PriceTable {
+ public:
+  static constexpr size_t kColumns = 16;     // of the widest vector
+  static constexpr float kNever = 0x1p100f;  // of columns that pad
+
+  // As ClassTables::base_bits.
+  explicit PriceTable(std::span<const std::vector<float>> bits);
+
+  size_t num_columns() const { return num_columns_; }
+  const float* row(size_t symbol) const { return prices_.data() + symbol * num_columns_; }
+
+ private:
+  size_t num_columns_;
+  std::vector<float> prices_;
+};
+
 struct RowKernels {
   const char* name;
   // Decode a row from each of at most kRowsAtOnce streams. Refinements are added to three times
@@ -127,6 +146,11 @@ struct RowKernels {
   // How often a row has each symbol; index context * kRefinementSymbols + symbol.
   void (*count_base)(std::span<const int16_t> row, BaseCounts& counts);
   void (*count_refinement)(std::span<const int16_t> row, RefinementCounts& counts);
+  // The column where the symbols are cheapest, the first of equal ones: the sum over symbols of
+  // count times price, added to `extra`, which has a number for each column. REQUIRES: some count
+  // is not 0.
+  uint32_t (*cheapest_class)(std::span<const uint32_t> counts, const PriceTable& prices,
+                             const float* extra);
 };
 
 // Plain C++: what all others must equal.

@@ -132,12 +132,22 @@ void CountRefinement(std::span<const int16_t> row, RefinementCounts& counts) {
   }
 }
 
+uint32_t CheapestClass(std::span<const uint32_t> counts, const PriceTable& prices,
+                       const float* extra) {
+  std::vector<float> sums(extra, extra + prices.num_columns());
+  for (size_t s = 0; s < counts.size(); ++s) {
+    const auto count = static_cast<float>(counts[s]);
+    for (size_t c = 0; c < sums.size(); ++c) sums[c] += count * prices.row(s)[c];
+  }
+  return static_cast<uint32_t>(std::min_element(sums.begin(), sums.end()) - sums.begin());
+}
+
 }  // namespace
 
 const RowKernels& PlainRowKernels() {
-  static constexpr RowKernels kKernels = {"plain",        DecodeBase,       DecodeRefinement,
-                                          EncodeBase,     EncodeRefinement, CountBase,
-                                          CountRefinement};
+  static constexpr RowKernels kKernels = {"plain",         DecodeBase,       DecodeRefinement,
+                                          EncodeBase,      EncodeRefinement, CountBase,
+                                          CountRefinement, CheapestClass};
   return kKernels;
 }
 

@@ -181,8 +181,16 @@ HWY_INLINE void Advance(const Interval& symbol, U16 slot, U16& low, U16& high) {
   high = AddWhere(carry, hn::Add(hn::MulHigh(symbol.freq, quotient), top), Set(1));
 }
 
-// floor(state / freq), where that is below 2^20: its low 16 bits, perhaps of one less, and what
-// is above the low 4 bits.
+HWY_INLINE hn::Vec<TagI32> Truncate(hn::Vec<TagF32> x) {
+#if HWY_TARGET <= HWY_AVX3  // Highway mends values that are too large, of which there are none
+  return hn::Vec<TagI32>{_mm512_cvttps_epi32(x.raw)};
+#else
+  return hn::ConvertTo(TagI32(), x);
+#endif
+}
+
+// floor(state / freq), where that is below 2^20, or one less: its low 16 bits, and what is above
+// the low 4.
 struct Quotient {
   U16 low;
   U16 above;
@@ -191,12 +199,11 @@ HWY_INLINE Quotient Divide(U16 low, U16 high, U16 freq) {
   const TagU32 d;
   const TagF32 df;
   const TagI32 di;
-  // A little below 1: by this much the quotient outweighs what rounding adds.
-  const auto below_one = hn::Set(df, 1 - 0x1p-21f);
+  // A little below 1: by this much the quotient outweighs what roundings add, 3 * 2^-24 at most.
+  const auto below_one = hn::Set(df, 1 - 0x1p-22f);
   const auto divide = [&](hn::Vec<TagU32> state, hn::Vec<TagU32> by) HWY_ATTR {
     const auto reciprocal = hn::Div(below_one, hn::ConvertTo(df, hn::BitCast(di, by)));
-    const auto quotient = hn::Mul(hn::ConvertTo(df, state), reciprocal);
-    return hn::BitCast(d, hn::ConvertTo(di, quotient));
+    return hn::BitCast(d, Truncate(hn::Mul(hn::ConvertTo(df, state), reciprocal)));
   };
   const auto halves = hn::Set(d, 0xffff);
   const auto low32 = hn::BitCast(d, low);

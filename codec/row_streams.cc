@@ -74,6 +74,14 @@ absl::Status RowStream::Finish() const {
   return absl::OkStatus();
 }
 
+PriceTable::PriceTable(std::span<const std::vector<float>> bits)
+    : num_columns_((bits.front().size() + kColumns - 1) / kColumns * kColumns),
+      prices_(bits.size() * num_columns_, kNever) {
+  for (size_t symbol = 0; symbol < bits.size(); ++symbol) {
+    std::copy(bits[symbol].begin(), bits[symbol].end(), prices_.begin() + symbol * num_columns_);
+  }
+}
+
 RowSink::RowSink(size_t max_symbols)
     : buffer_(std::make_unique_for_overwrite<uint16_t[]>(kLanes + max_symbols)),
       end_(buffer_.get() + kLanes + max_symbols) {
