@@ -1,11 +1,17 @@
 #include "codec/matrix.h"
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <ostream>
 #include <random>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "codec/elements.h"
@@ -192,20 +198,27 @@ TEST(PackedMatrixTest, ThreadsShareAMatrix) {
   for (size_t i = 1; i < kThreads; ++i) EXPECT_EQ(results[i], results[0]);
 }
 
-TEST(TransposeTest, PartsAddUpToTheValues) {
-  for (const auto& [rows, tokens, pitch] :
-       {std::tuple<size_t, size_t, size_t>{1, 1, 1}, {7, 5, 9}, {33, 300, 64}, {64, 31, 64}}) {
-    const std::vector<int16_t> values = RandomValues(rows, tokens, rows / 2);
-    std::vector<uint16_t> high(tokens * pitch, 0x7777), low(high);
-    std::vector<float> whole(tokens * pitch, 7);
-    TransposeToBf16({values.data(), tokens, rows, tokens}, pitch, high.data());
-    TransposeLowToBf16({values.data(), tokens, rows, tokens}, pitch, low.data());
-    TransposeToFloat({values.data(), tokens, rows, tokens}, pitch, whole.data());
-    for (size_t t = 0; t < tokens; ++t) {
-      for (size_t r = 0; r < pitch; ++r) {
-        const float value = r < rows ? static_cast<float>(values[r * tokens + t]) : 0.0f;
-        const size_t i = t * pitch + r;
-        ASSERT_EQ(Bf16ToFloat(high[i]) + Bf16ToFloat(low[i]), value);
+class TransposeTest : public testing::Test {
+ protected:
+  ~TransposeTest() override { hwy::SetSupportedTargetsForTest(0); }
+};
+
+TEST_F(TransposeTest, PartsAddUpToTheValues) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    for (const auto& [rows, tokens, pitch] :
+         {std::tuple<size_t, size_t, size_t>{1, 1, 1}, {7, 5, 9}, {33, 300, 64}, {64, 31, 64}}) {
+      const std::vector<int16_t> values = RandomValues(rows, tokens, rows / 2);
+      const RowsView<const int16_t> view = {values.data(), tokens, rows, tokens};
+      std::vector<uint16_t> high(tokens * pitch, 0x7777), low(high);
+      std::vector<float> whole(tokens * pitch, 7);
+      TransposeToBf16(view, pitch, high.data());
+      TransposeLowToBf16(view, pitch, low.data());
+      TransposeToFloat(view, pitch, whole.data());
+      for (size_t i = 0; i < whole.size(); ++i) {
+        const size_t row = i % pitch;
+        const float value = row < rows ? values[row * tokens + i / pitch] : 0;
+        ASSERT_EQ(Bf16ToFloat(high[i]) + Bf16ToFloat(low[i]), value) << hwy::TargetName(target);
         ASSERT_EQ(whole[i], value);
         if (std::abs(value) <= kMaxBf16Integer) {
           ASSERT_EQ(low[i], 0);
@@ -215,7 +228,26 @@ TEST(TransposeTest, PartsAddUpToTheValues) {
   }
 }
 
-TEST(TransposeTest, FindsTheLastRowOfLargeValues) {
+TEST_F(TransposeTest, TurnsBlocks) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    for (const auto& [rows, tokens] :
+         {std::pair<size_t, size_t>{1, 1}, {64, 256}, {63, 5}, {6, 7}}) {
+      std::vector<float> block(tokens * kBlockColumns);
+      std::iota(block.begin(), block.end(), 1.0f);
+      const size_t pitch = tokens + 3;
+      std::vector<float> out(rows * pitch);
+      TransposeBlock(block.data(), {out.data(), pitch, rows, tokens});
+      for (size_t i = 0; i < out.size(); ++i) {
+        const size_t t = i % pitch;
+        const float expected = t < tokens ? block[t * kBlockColumns + i / pitch] : 0;
+        ASSERT_EQ(out[i], expected) << hwy::TargetName(target);
+      }
+    }
+  }
+}
+
+TEST_F(TransposeTest, FindsTheLastRowOfLargeValues) {
   std::vector<int16_t> values(10 * 7, kMaxBf16Integer);
   EXPECT_EQ(RowsOfLargeValues(values, 7), 0u);
   values[4 * 7 + 6] = -kMaxBf16Integer - 1;
