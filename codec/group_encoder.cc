@@ -145,7 +145,7 @@ absl::StatusOr<bool> EncodeLayers(const SegmentContext& context,
   values.back() = std::move(code.values);
   for (size_t layer = segments.size() - 1; layer > 0; --layer) {
     values[layer - 1].resize(values[layer].size());
-    std::transform(values[layer].begin(), values[layer].end(), values[layer - 1].begin(), ParentOf);
+    SetParents(values[layer], values[layer - 1]);
   }
   const Profile& profile = *context.profile;
   code.classes.resize(values.back().size() / context.num_tokens);

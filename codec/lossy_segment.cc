@@ -148,11 +148,10 @@ absl::Status ReadMeans(ByteReader& reader, std::vector<int32_t>& means) {
 absl::Status FillEscapes(std::span<const std::byte> bytes, int32_t limit,
                          std::span<int16_t> values) {
   VarintReader varints("escapes", bytes);
-  for (auto it = std::find(values.begin(), values.end(), kEscapedValue); it != values.end();
-       it = std::find(it + 1, values.end(), kEscapedValue)) {
+  for (size_t i = FindEscape(values, 0); i < values.size(); i = FindEscape(values, i + 1)) {
     int32_t value = 0;
     RETURN_IF_ERROR(varints.Read(limit, value));
-    *it = static_cast<int16_t>(value);
+    values[i] = static_cast<int16_t>(value);
   }
   return varints.ExpectEnd();
 }
@@ -226,8 +225,9 @@ std::string WriteBaseSegment(const SegmentContext& context, const GroupCode& cod
   }
   WriteClasses(code.classes, PredictBaseClasses(*context.profile, context.group), writer);
   std::vector<std::byte> escapes;
-  for (int16_t value : code.values) {
-    if (std::abs(value) > kBaseZero) PutVarint(value, escapes);
+  const std::span<const int16_t> values = code.values;
+  for (size_t i = FindEscape(values, 0); i < values.size(); i = FindEscape(values, i + 1)) {
+    PutVarint(values[i], escapes);
   }
   WriteRun(escapes, writer);
   EncodeBaseRows(context.profile->tables(0), code.classes, context.num_tokens, code.values, writer);

@@ -148,6 +148,14 @@ absl::Status DecodeRows(std::span<const Lookup> lookups, std::span<const uint8_t
 
 }  // namespace
 
+void SetParents(std::span<const int16_t> values, std::span<int16_t> parents) {
+  BestRowKernels().parents(values, parents.data());
+}
+
+size_t FindEscape(std::span<const int16_t> values, size_t begin) {
+  return BestRowKernels().find_escape(values, begin);
+}
+
 void EncodeBaseRows(const ClassTables& tables, std::span<const uint8_t> classes, size_t num_tokens,
                     std::span<const int16_t> values, ByteWriter& writer) {
   const auto lookups = LookupsOf<BaseLookup>(tables.base);

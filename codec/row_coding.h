@@ -30,6 +30,13 @@ inline int16_t ParentOf(int16_t value) {
   return static_cast<int16_t>((value + (value > 0) - (value < 0)) / 3);
 }
 
+// ParentOf all `values`. REQUIRES: as many parents.
+void SetParents(std::span<const int16_t> values, std::span<int16_t> parents);
+
+// The first index from `begin` on of a base value that is escaped, or was; values.size() if there
+// is none.
+size_t FindEscape(std::span<const int16_t> values, size_t begin);
+
 // Base values of -7 .. 7; any other is coded as escaped.
 void EncodeBaseRows(const ClassTables& tables, std::span<const uint8_t> classes, size_t num_tokens,
                     std::span<const int16_t> values, ByteWriter& writer);

@@ -20,7 +20,16 @@ HWY_INLINE U16 BaseSymbols(U16 values) {
   return hn::Min(hn::Add(values, Set(kBaseZero)), Set(kEscapeSymbol));
 }
 
-// Parents clipped to 0 .. 6, and symbols, r + 1.
+// The integer nearest to value / 3.
+HWY_INLINE hn::Vec<TagI16> ParentsOf(hn::Vec<TagI16> value) {
+  const TagI16 d;
+  // 21846 / 65536 is a little above a third: floor(v / 3), or one less, where v is 3p or 3p - 1.
+  const auto third = hn::MulHigh(value, hn::Set(d, 21846));
+  const auto rest = hn::Sub(value, hn::Mul(third, hn::Set(d, 3)));
+  return hn::Sub(third, hn::VecFromMask(d, hn::Gt(rest, hn::Set(d, 1))));
+}
+
+// Parents clipped and moved to 0 .. 6, and symbols, r + 1.
 struct Refinements {
   U16 context;
   U16 symbol;
@@ -28,11 +37,7 @@ struct Refinements {
 HWY_INLINE Refinements RefinementsOf(U16 values) {
   const TagI16 d;
   const auto value = hn::BitCast(d, values);
-  // 21846 / 65536 is a little above a third: floor(v / 3), or one less, where v is 3p or 3p - 1.
-  const auto third = hn::MulHigh(value, hn::Set(d, 21846));
-  const auto rest = hn::Sub(value, hn::Mul(third, hn::Set(d, 3)));
-  const auto is_less = hn::Gt(rest, hn::Set(d, 1));
-  const auto parent = hn::Sub(third, hn::VecFromMask(d, is_less));
+  const auto parent = ParentsOf(value);
   const auto symbol = hn::Sub(hn::Add(value, hn::Set(d, 1)), hn::Mul(parent, hn::Set(d, 3)));
   const auto limit = hn::Set(d, kContextLimit);
   const auto context = hn::Add(hn::Min(hn::Max(parent, hn::Neg(limit)), limit), limit);
@@ -165,6 +170,26 @@ HWY_INLINE void Count(std::span<const int16_t> row, std::array<uint32_t, kSymbol
 HWY_INLINE U16 ContextsAndSymbols(U16 values) {
   const Refinements refinements = RefinementsOf(values);
   return hn::Add(hn::Mul(refinements.context, Set(kRefinementSymbols)), refinements.symbol);
+}
+
+size_t NextEscape(std::span<const int16_t> values, size_t begin) {
+  const TagU16 d;
+  const auto* data = reinterpret_cast<const uint16_t*>(values.data());
+  for (; begin + kPerVector <= values.size(); begin += kPerVector) {
+    const U16 symbols = BaseSymbols(hn::LoadU(d, data + begin));
+    const intptr_t first = hn::FindFirstTrue(d, hn::Eq(symbols, Set(kEscapeSymbol)));
+    if (first >= 0) return begin + first;
+  }
+  return PlainRowKernels().find_escape(values, begin);
+}
+
+void Parents(std::span<const int16_t> values, int16_t* parents) {
+  const TagI16 d;
+  size_t i = 0;
+  for (; i + kPerVector <= values.size(); i += kPerVector) {
+    hn::StoreU(ParentsOf(hn::LoadU(d, values.data() + i)), d, parents + i);
+  }
+  PlainRowKernels().parents(values.subspan(i), parents + i);
 }
 
 // The lanes keep the best of their columns, the first of equal ones.

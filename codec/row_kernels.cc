@@ -21,14 +21,16 @@ namespace HWY_NAMESPACE {
 
 const RowKernels* Kernels() {
 #if SLUICE_VECTOR_ROWS
-  static const RowKernels kKernels = {hwy::TargetName(HWY_TARGET),
-                                      DecodeBase,
-                                      DecodeRefinement,
-                                      EncodeBase,
-                                      EncodeRefinement,
-                                      CountBase,
-                                      CountRefinement,
-                                      CheapestClass};
+  static const RowKernels kKernels = {.name = hwy::TargetName(HWY_TARGET),
+                                      .decode_base = DecodeBase,
+                                      .decode_refinement = DecodeRefinement,
+                                      .encode_base = EncodeBase,
+                                      .encode_refinement = EncodeRefinement,
+                                      .count_base = CountBase,
+                                      .count_refinement = CountRefinement,
+                                      .find_escape = NextEscape,
+                                      .parents = Parents,
+                                      .cheapest_class = CheapestClass};
   return &kKernels;
 #else
   return &PlainRowKernels();

@@ -132,6 +132,15 @@ void CountRefinement(std::span<const int16_t> row, RefinementCounts& counts) {
   }
 }
 
+size_t NextEscape(std::span<const int16_t> values, size_t begin) {
+  const auto is_escape = [](int16_t value) { return BaseSymbol(value) == kEscapeSymbol; };
+  return std::find_if(values.begin() + begin, values.end(), is_escape) - values.begin();
+}
+
+void Parents(std::span<const int16_t> values, int16_t* parents) {
+  std::transform(values.begin(), values.end(), parents, ParentOf);
+}
+
 uint32_t CheapestClass(std::span<const uint32_t> counts, const PriceTable& prices,
                        const float* extra) {
   std::vector<float> sums(extra, extra + prices.num_columns());
@@ -145,9 +154,16 @@ uint32_t CheapestClass(std::span<const uint32_t> counts, const PriceTable& price
 }  // namespace
 
 const RowKernels& PlainRowKernels() {
-  static constexpr RowKernels kKernels = {"plain",         DecodeBase,       DecodeRefinement,
-                                          EncodeBase,      EncodeRefinement, CountBase,
-                                          CountRefinement, CheapestClass};
+  static constexpr RowKernels kKernels = {.name = "plain",
+                                          .decode_base = DecodeBase,
+                                          .decode_refinement = DecodeRefinement,
+                                          .encode_base = EncodeBase,
+                                          .encode_refinement = EncodeRefinement,
+                                          .count_base = CountBase,
+                                          .count_refinement = CountRefinement,
+                                          .find_escape = NextEscape,
+                                          .parents = Parents,
+                                          .cheapest_class = CheapestClass};
   return kKernels;
 }
 

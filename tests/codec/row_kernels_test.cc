@@ -268,6 +268,21 @@ TEST_P(RowKernelsTest, AllValues) {
     BestRowKernels().count_refinement(row, refinement);
     PlainRowKernels().count_refinement(row, expected_refinement);
     EXPECT_EQ(refinement, expected_refinement);
+    std::vector<int16_t> parents(row.size());
+    BestRowKernels().parents(row, parents.data());
+    for (size_t i = 0; i < row.size(); ++i) ASSERT_EQ(parents[i], ParentOf(row[i])) << row[i];
+  }
+}
+
+TEST_P(RowKernelsTest, FindsEscapes) {
+  std::mt19937 random(4);
+  for (size_t size : {0, 1, 16, 31, 32, 33, 300}) {
+    std::vector<int16_t> values = RandomValues(size, random);
+    for (size_t i = 0; i + size / 3 < size; ++i) values[i] = static_cast<int16_t>(values[i] % 8);
+    for (size_t begin = 0; begin <= size; ++begin) {
+      EXPECT_EQ(BestRowKernels().find_escape(values, begin),
+                PlainRowKernels().find_escape(values, begin));
+    }
   }
 }
 
