@@ -20,12 +20,8 @@ std::vector<uint32_t> CodedRows(std::span<const uint8_t> classes) {
   return rows;
 }
 
-// Enough substreams for a kernel to decode kRowsAtOnce together, if they are not too short for the
-// bytes that each takes, and so many that none is too long.
 size_t NumSubstreams(size_t num_rows, size_t num_tokens) {
-  const size_t symbols = num_rows * num_tokens;
-  const size_t wanted = std::max(std::min(symbols / kMinSubstreamSymbols, kRowsAtOnce),
-                                 symbols / kMaxSubstreamSymbols);
+  const size_t wanted = (num_rows * num_tokens + kSubstreamSymbols / 2) / kSubstreamSymbols;
   return std::min(std::max<size_t>(wanted, 1), num_rows);
 }
 

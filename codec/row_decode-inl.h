@@ -129,6 +129,7 @@ HWY_NOINLINE void DecodeTogether(const DecodeRow<Lookup>* rows, size_t num_token
 }
 
 // Streams whose states fit the registers.
+static_assert(kRowsAtOnce <= 4);
 inline constexpr size_t kTogether = kVectors >= kRowsAtOnce ? 1 : kRowsAtOnce / kVectors;
 
 template <typename Lookup>
@@ -139,9 +140,10 @@ void DecodeRows(std::span<const DecodeRow<Lookup>> rows, size_t num_tokens) {
     DecodeTogether<kTogether>(row, num_tokens);
   }
   if constexpr (kTogether > 2) {
-    for (; left >= 2; left -= 2, row += 2) DecodeTogether<2>(row, num_tokens);
+    if (left == 3) return DecodeTogether<3>(row, num_tokens);
+    if (left == 2) return DecodeTogether<2>(row, num_tokens);
   }
-  if (left > 0) DecodeTogether<1>(row, num_tokens);
+  if (left == 1) DecodeTogether<1>(row, num_tokens);
 }
 
 void DecodeBase(std::span<const DecodeRow<BaseLookup>> rows, size_t num_tokens) {
