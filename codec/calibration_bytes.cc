@@ -23,8 +23,6 @@ void WriteTables(const ClassTables& tables, bool base_layer, ByteWriter& writer)
   writer.Write<uint8_t>(tables.num_classes(base_layer));
   for (const BaseTable& table : tables.base) {
     for (uint16_t frequency : table.Frequencies()) writer.Write<uint16_t>(frequency);
-    writer.Write<uint8_t>(table.shift.one);
-    writer.Write<uint8_t>(table.shift.more);
   }
   for (const RefinementTable& table : tables.refinement) {
     for (const auto& context : table.Frequencies()) {
@@ -45,14 +43,11 @@ absl::Status ReadTables(size_t layer, ByteReader& reader, ClassTables& tables) {
   uint8_t count = 0;
   RETURN_IF_ERROR(reader.ReadInRange<uint8_t>(name + " number of classes", 1, kMaxClasses, count));
   std::vector<BaseFrequencies> base(layer == 0 ? count : 0);
-  std::vector<CentroidShift> shifts(base.size());
   for (size_t c = 0; c < base.size(); ++c) {
     RETURN_IF_ERROR(ReadFrequencies(absl::StrCat(name, "[", c, "]"), reader, base[c]));
-    RETURN_IF_ERROR(reader.Read(name + " shift", shifts[c].one));
-    RETURN_IF_ERROR(reader.Read(name + " shift", shifts[c].more));
   }
   if (layer == 0) {
-    tables = MakeBaseTables(base, shifts);
+    tables = MakeBaseTables(base, std::vector<CentroidShift>(base.size()));
     return absl::OkStatus();
   }
   std::vector<RefinementFrequencies> refinement(count);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <numbers>
 
 #include "codec/group_transform.h"
@@ -14,17 +13,11 @@
 namespace sluice::codec {
 namespace {
 
-// Level 0 is transformed in eighths of its step, for centroids lie between integers; eighths of
-// base symbols are integers that bf16 holds exactly.
-constexpr int kCentroidParts = 8;
-constexpr int kShiftPerPart = 256 / kCentroidParts;
-
 // Memory that a thread keeps for the groups to come.
 struct Scratch {
   ProductScratch product;
   AlignedBuffer columns;
   std::vector<uint16_t> normalised;
-  std::vector<int16_t> centroids;
 };
 
 Scratch& ThreadScratch() {
@@ -44,33 +37,11 @@ TokenPlane MakeTokenPlane(const SegmentContext& context, const GroupCode& code, 
           .means = std::span(calibration.means).subspan(first, spec.channels())};
 }
 
-int ShiftParts(int shift) { return (shift + kShiftPerPart / 2) / kShiftPerPart; }
-
 // The rows up to the last that is not all zero.
 size_t UsedRows(const GroupCode& code) {
   size_t rows = code.classes.size();
   while (rows > 0 && code.classes[rows - 1] == 0) --rows;
   return rows;
-}
-
-// Base values as centroids, in parts.
-std::span<const int16_t> Centroids(const SegmentContext& context, const GroupCode& code,
-                                   size_t rows, std::vector<int16_t>& centroids) {
-  const ClassTables& tables = context.profile->tables(0);
-  const size_t num_tokens = context.num_tokens;
-  centroids.resize(rows * num_tokens);
-  for (size_t row = 0; row < rows; ++row) {
-    const CentroidShift shift = tables.ShiftOf(0, code.classes[row]);
-    const int one = ShiftParts(shift.one);
-    const int more = ShiftParts(shift.more);
-    for (size_t i = row * num_tokens; i < (row + 1) * num_tokens; ++i) {
-      const int value = code.values[i];
-      const int sign = (value > 0) - (value < 0);
-      centroids[i] =
-          static_cast<int16_t>(kCentroidParts * value - sign * (value == sign ? one : more));
-    }
-  }
-  return centroids;
 }
 
 // Rounds the coefficients of each token but the sinks to integers. False if one is too large.
@@ -129,12 +100,8 @@ absl::Status SynthesizeGroup(const SegmentContext& context, const GroupCode& cod
                    profile.transforms().Synthesis(profile, context.group));
   const size_t rows = UsedRows(code);
   const size_t num_tokens = context.num_tokens;
-  auto ratio = static_cast<float>(StepRatioOf(profile, code.layer));
-  std::span<const int16_t> values = std::span(code.values).first(rows * num_tokens);
-  if (code.layer == 0) {
-    values = Centroids(context, code, rows, scratch.centroids);
-    ratio /= kCentroidParts;
-  }
+  const auto ratio = static_cast<float>(StepRatioOf(profile, code.layer));
+  const auto values = std::span(code.values).first(rows * num_tokens);
   const size_t size = BlockedSize(num_tokens, matrix->num_outputs());
   RETURN_IF_ERROR(scratch.columns.Reserve(size * sizeof(float)));
   const std::span<float> columns = scratch.columns.As<float>(size);
@@ -198,17 +165,11 @@ absl::StatusOr<double> TransformErrorBound(const SegmentContext& context, const 
   const Profile& profile = *context.profile;
   ASSIGN_OR_RETURN(const GroupAnalysis* analysis,
                    profile.transforms().Analysis(profile, context.group));
-  int shift = 0;
-  for (uint8_t row_class : code.classes) {
-    const CentroidShift of_row = profile.tables(code.layer).ShiftOf(code.layer, row_class);
-    shift = std::max({shift, ShiftParts(of_row.one), ShiftParts(of_row.more)});
-  }
   const PlaneSpec& spec = context.plane(i);
   const auto first = analysis->gains.begin() + static_cast<ptrdiff_t>(code.planes[i].first_row);
   const float gain = *std::max_element(first, first + static_cast<ptrdiff_t>(spec.channels()));
   const double step = profile.step(context.spec().first_plane + i);
-  double bound =
-      (0.5 + 1.0 * shift / kCentroidParts) * StepRatioOf(profile, code.layer) * step * gain;
+  double bound = 0.5 * StepRatioOf(profile, code.layer) * step * gain;
   if (spec.rotary_table != PlaneSpec::kNotRotated) bound *= std::numbers::sqrt2;
   return bound;
 }

@@ -28,7 +28,7 @@ absl::Status AnalyzeGroup(const SegmentContext& context,
                           std::span<PlaneMeasure> measures);
 
 // The largest error of plane i at the level of code.layer, before the plane's own rounding, if no
-// coefficient is off by more than half a step and a centroid's shift.
+// coefficient is off by more than half a step.
 absl::StatusOr<double> TransformErrorBound(const SegmentContext& context, const GroupCode& code,
                                            size_t i);
 

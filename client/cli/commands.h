@@ -14,6 +14,7 @@ namespace sluice::cli {
 // Does the work; an error is reported by the caller.
 using Run = std::function<absl::StatusOr<ExitCode>()>;
 
+void AddCalibrate(CLI::App& app, Run& run);
 void AddEncode(CLI::App& app, Run& run);
 void AddDecode(CLI::App& app, Run& run);
 void AddInspect(CLI::App& app, Run& run);

@@ -71,8 +71,8 @@ int Main(int argc, char** argv) {
   app.set_version_flag("-v,--version", "sluice " SLUICE_VERSION);
   app.require_subcommand(1);
   Run run;
-  for (auto add : {AddEncode, AddDecode, AddInspect, AddPut, AddFetch, AddLs, AddRm, AddPin,
-                   AddStats, AddPing, AddBench}) {
+  for (auto add : {AddCalibrate, AddEncode, AddDecode, AddInspect, AddPut, AddFetch, AddLs, AddRm,
+                   AddPin, AddStats, AddPing, AddBench}) {
     add(app, run);
   }
   if (argc > 1) {

@@ -2,17 +2,19 @@
 //
 //   codec_bench [--benchmark_filter=...]
 //
-// bytes_per_second counts bytes of bf16 planes, whatever the size of the coded side. The chunk is
-// synthetic: 256 tokens, 4 model layers of 8 heads of 128.
+// bytes_per_second counts bytes of bf16 planes, whatever the size of the coded side. Chunks are
+// synthetic, of 256 tokens. Built-in profile: 4 model layers of 8 heads of 128. Calibrated profile:
+// 10 model layers of 3 heads of 64, 5 a group, with a spectrum like real models'.
 #include <benchmark/benchmark.h>
 #include <zstd.h>
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codec/bytes.h"
-#include "tests/codec/test_chunks.h"
+#include "tests/codec/test_profiles.h"
 
 namespace sluice::codec {
 namespace {
@@ -26,21 +28,29 @@ struct Sample {
   std::string all_planes;
 };
 
-const Sample& GetSample() {
-  static const Sample* const sample = [] {
-    const Geometry geometry = KeysAndValues(4, 8, 128, ElementType::kBf16,
-                                            MakeRotaryTable(500000, 128, RotaryLayout::kHalf));
-    auto* made = new Sample{MakeChunk(geometry, 1024, 256, 1, 2), {}, {}, {}};
-    made->container = made->chunk.Encode({.lossy = true, .lossless = true}).container;
-    made->header = *ParseChunkHeader(AsBytes(made->container));
-    for (const std::string& plane : made->chunk.planes) made->all_planes += plane;
-    return made;
-  }();
-  return *sample;
+const Sample* MakeSample(TestChunk chunk) {
+  auto* made = new Sample{std::move(chunk), {}, {}, {}};
+  made->container = made->chunk.Encode({.lossy = true, .lossless = true}).container;
+  made->header = *ParseChunkHeader(AsBytes(made->container));
+  for (const std::string& plane : made->chunk.planes) made->all_planes += plane;
+  return made;
 }
 
-void SetBytes(benchmark::State& state, uint64_t coded_bytes) {
-  const uint64_t plane_bytes = GetSample().all_planes.size();
+enum Kind { kBuiltin = 0, kCalibrated = 1 };
+
+const Sample& GetSample(int kind = kBuiltin) {
+  constexpr ElementType kType = ElementType::kBf16;
+  static const Sample* const builtin = MakeSample(
+      MakeChunk(KeysAndValues(4, 8, 128, kType, MakeRotaryTable(500000, 128, RotaryLayout::kHalf)),
+                1024, 256, 1, 2));
+  static const Sample* const calibrated = MakeSample(MakeSpectralChunk(
+      KeysAndValues(10, 3, 64, kType, MakeRotaryTable(100000, 64, RotaryLayout::kHalf)), 5, 1024,
+      256, 1));
+  return kind == kBuiltin ? *builtin : *calibrated;
+}
+
+void SetBytes(benchmark::State& state, uint64_t coded_bytes, int kind = kBuiltin) {
+  const uint64_t plane_bytes = GetSample(kind).all_planes.size();
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * plane_bytes));
   state.counters["bits_per_element"] =
       8.0 * static_cast<double>(coded_bytes) / (static_cast<double>(plane_bytes) / 2);
@@ -80,12 +90,14 @@ void BM_ZstdDecompress(benchmark::State& state) {
 }
 BENCHMARK(BM_ZstdDecompress);
 
+// Argument: the kind of profile.
 void BM_EncodeLossy(benchmark::State& state) {
-  const Sample& sample = GetSample();
+  const auto kind = static_cast<int>(state.range(0));
+  const Sample& sample = GetSample(kind);
   for (auto _ : state) benchmark::DoNotOptimize(sample.chunk.Encode());
-  SetBytes(state, sample.header.LayerOffset(sample.chunk.profile.num_levels()));
+  SetBytes(state, sample.header.LayerOffset(sample.chunk.profile.num_levels()), kind);
 }
-BENCHMARK(BM_EncodeLossy)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_EncodeLossy)->Arg(kBuiltin)->Arg(kCalibrated)->Unit(benchmark::kMillisecond);
 
 void BM_EncodeLossless(benchmark::State& state) {
   const Sample& sample = GetSample();
@@ -95,9 +107,11 @@ void BM_EncodeLossless(benchmark::State& state) {
 }
 BENCHMARK(BM_EncodeLossless)->Unit(benchmark::kMillisecond);
 
+// Arguments: the kind of profile, the level.
 void BM_Decode(benchmark::State& state) {
-  const Sample& sample = GetSample();
-  const auto level = static_cast<Level>(state.range(0));
+  const auto kind = static_cast<int>(state.range(0));
+  const Sample& sample = GetSample(kind);
+  const auto level = static_cast<Level>(state.range(1));
   std::vector<std::string> planes = sample.chunk.planes;
   for (auto _ : state) {
     for (size_t g = 0; g < sample.chunk.profile.groups().size(); ++g) {
@@ -113,10 +127,14 @@ void BM_Decode(benchmark::State& state) {
     }
   }
   const int layer = sample.header.LayerOfLevel(level);
-  SetBytes(state, level == kLossless ? sample.header.layers[layer].bytes()
-                                     : sample.header.LayerOffset(layer + 1));
+  SetBytes(state,
+           level == kLossless ? sample.header.layers[layer].bytes()
+                              : sample.header.LayerOffset(layer + 1),
+           kind);
 }
-BENCHMARK(BM_Decode)->Arg(0)->Arg(1)->Arg(2)->Arg(kLossless)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_Decode)
+    ->ArgsProduct({{kBuiltin, kCalibrated}, {0, 1, 2, kLossless}})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace sluice::codec

@@ -8,6 +8,7 @@
 
 #include "codec/bytes.h"
 #include "codec/elements.h"
+#include "codec/transform_coding.h"
 
 namespace sluice::codec {
 namespace {
@@ -93,6 +94,44 @@ Profile MakeCalibratedProfile(const Geometry& geometry, uint32_t model_layers, d
   absl::StatusOr<Profile> profile = MakeProfileParts(geometry, model_layers, step, seed).Make();
   EXPECT_TRUE(profile.ok()) << profile.status();
   return *std::move(profile);
+}
+
+TestChunk MakeSpectralChunk(const Geometry& geometry, uint32_t model_layers, uint32_t start_token,
+                            uint32_t num_tokens, uint32_t seed) {
+  constexpr double kLargest = 14;  // standard deviations, in finest steps
+  constexpr double kSmallest = 0.02;
+  TestChunk chunk{
+      MakeCalibratedProfile(geometry, model_layers, 0.05, seed), start_token, num_tokens, {}};
+  for (const PlaneSpec& spec : geometry.planes) {
+    chunk.planes.emplace_back(num_tokens * spec.bytes_per_token(), '\0');
+  }
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  RotationCache rotations(chunk.profile, start_token, num_tokens);
+  for (size_t g = 0; g < chunk.profile.groups().size(); ++g) {
+    const SegmentContext context{&chunk.profile, g, start_token, num_tokens};
+    const size_t rows = chunk.profile.coded_channels(g);
+    GroupCode code;
+    code.layer = chunk.profile.num_levels() - 1;
+    code.classes.assign(rows, 1);
+    for (size_t row = 0; row < rows; ++row) {
+      const double part = static_cast<double>(row) / static_cast<double>(rows);
+      const double deviation = kLargest * std::pow(kSmallest / kLargest, part);
+      for (uint32_t t = 0; t < num_tokens; ++t) {
+        code.values.push_back(static_cast<int16_t>(std::lround(deviation * normal(random))));
+      }
+    }
+    std::vector<std::span<std::byte>> planes;
+    for (uint32_t i = 0; i < context.spec().num_planes; ++i) {
+      PlaneCode& plane = code.planes.emplace_back();
+      plane.first_row = i == 0 ? 0 : code.planes[i - 1].first_row + context.plane(i - 1).channels();
+      planes.push_back(
+          std::as_writable_bytes(std::span(chunk.planes[context.spec().first_plane + i])));
+    }
+    const absl::Status status = SynthesizeGroup(context, code, rotations, planes);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  return chunk;
 }
 
 }  // namespace sluice::codec

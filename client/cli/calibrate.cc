@@ -1,0 +1,139 @@
+// sluice calibrate: contexts of a model become its profile.
+#include "codec/calibrate/calibrate.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/calibrate_input.h"
+#include "client/cli/commands.h"
+#include "client/cli/json.h"
+#include "client/cli/progress.h"
+#include "client/cli/table.h"
+#include "client/cli/units.h"
+#include "client/file_io.h"
+#include "codec/bytes.h"
+#include "codec/digest.h"
+#include "codec/status_macros.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  sluice calibrate --out model.profile dumps/*.safetensors
+  sluice calibrate --out model.profile --sensitivity s.json --queries q.safetensors dumps/*)";
+
+struct Options {
+  CalibrateSource source;
+  std::string sensitivity, queries;
+  codec::CalibrateOptions calibrate;
+  bool json = false;
+};
+
+// A line for each stage, one after the other.
+class Stages {
+ public:
+  void Update(const std::string& what, uint64_t done, uint64_t total) {
+    if (what != what_ || !progress_) {
+      progress_.reset();
+      progress_.emplace(what, total);
+      what_ = what;
+    }
+    progress_->Update(done);
+  }
+
+ private:
+  std::string what_;
+  std::optional<Progress> progress_;
+};
+
+void PrintTables(const codec::Profile& profile) {
+  const codec::Calibration& calibration = *profile.calibration();
+  Table levels(
+      {{"level", Align::kLeft}, {"bits/element"}, {"mean error"}, {"max error"}, {"predicted KL"}});
+  for (size_t l = 0; l < calibration.levels.size(); ++l) {
+    const codec::LevelQuality& level = calibration.levels[l];
+    levels.Add({absl::StrCat(l), FormatNumber(level.bits_per_element),
+                FormatNumber(level.mean_error), FormatNumber(level.max_error),
+                level.predicted_kl > 0 ? FormatNumber(level.predicted_kl) : "-"});
+  }
+  levels.Print();
+}
+
+void PrintReport(const Options& options, const codec::CalibrateResult& result) {
+  const codec::Calibration& calibration = *result.profile.calibration();
+  Json levels = Json::array();
+  for (size_t l = 0; l < calibration.levels.size(); ++l) {
+    const codec::LevelQuality& level = calibration.levels[l];
+    levels.push_back({{"level", absl::StrCat(l)},
+                      {"bits_per_element", level.bits_per_element},
+                      {"mean_error", level.mean_error},
+                      {"max_error", level.max_error},
+                      {"predicted_kl", level.predicted_kl}});
+  }
+  PrintJson({{"out", options.source.out},
+             {"profile_id", codec::DigestHex(result.profile.id())},
+             {"bytes", result.profile.bytes().size()},
+             {"group_layers", result.report.group_layers},
+             {"contexts", calibration.num_contexts},
+             {"tokens", calibration.num_tokens},
+             {"levels", levels}});
+}
+
+absl::StatusOr<ExitCode> Calibrate(const Options& options) {
+  ASSIGN_OR_RETURN(const CalibrateInput input, ReadContexts(options.source));
+  codec::CalibrateOptions calibrate = options.calibrate;
+  const codec::Geometry& geometry = input.contexts.geometry;
+  if (!options.sensitivity.empty()) {
+    ASSIGN_OR_RETURN(calibrate.sensitivities, ReadSensitivities(options.sensitivity, geometry));
+  }
+  if (!options.queries.empty()) {
+    ASSIGN_OR_RETURN(calibrate.queries, ReadQueries(options.queries, geometry));
+  }
+  Stages stages;
+  ASSIGN_OR_RETURN(const codec::CalibrateResult result,
+                   codec::Calibrate(input.contexts, calibrate,
+                                    [&](const std::string& what, uint64_t done, uint64_t total) {
+                                      stages.Update(what, done, total);
+                                    }));
+  const std::span<const std::byte> parts[] = {codec::AsBytes(result.profile.bytes())};
+  RETURN_IF_ERROR(client::WriteFile(options.source.out, parts));
+  for (const std::string& warning : result.report.warnings) Note(warning);
+  if (options.json) {
+    PrintReport(options, result);
+  } else {
+    PrintTables(result.profile);
+    std::printf("%s: profile %s, %s, groups of %s\n", options.source.out.c_str(),
+                codec::DigestHex(result.profile.id()).c_str(),
+                FormatBytes(result.profile.bytes().size()).c_str(),
+                FormatCount(result.report.group_layers, "model layer").c_str());
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void AddCalibrate(CLI::App& app, Run& run) {
+  auto options = std::make_shared<Options>();
+  codec::CalibrateOptions& calibrate = options->calibrate;
+  CLI::App* sub = AddCommand(app, run, "calibrate", "Make a profile of a model from its contexts",
+                             kExamples, options, Calibrate);
+  sub->add_option("DUMP", options->source.dumps, "Caches, safetensors")->required();
+  sub->add_option("-o,--out", options->source.out, "Profile to write")->required();
+  sub->add_option("--sensitivity", options->sensitivity, "Divergence per variance of each plane");
+  sub->add_option("--queries", options->queries, "Second moments of the queries");
+  sub->add_option("--group-layers", calibrate.group_layers,
+                  "Model layers of a group (default: as many as the limits admit)");
+  sub->add_option("--max-profile-bytes", calibrate.max_profile_bytes, "Limit of the profile's size")
+      ->capture_default_str();
+  sub->add_option("--max-macs-per-element", calibrate.max_macs_per_element,
+                  "Limit of a group's channels")
+      ->capture_default_str();
+  sub->add_option("--target-kl", calibrate.target_kl, "Divergence of the finest level, nats")
+      ->capture_default_str();
+  sub->add_option("--sink-tokens", calibrate.sink_tokens, "First tokens of a context kept exact")
+      ->check(CLI::Range(0u, codec::Profile::kMaxSinkTokens))
+      ->capture_default_str();
+  AddJson(*sub, options->json);
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,163 @@
+#include "client/cli/calibrate_input.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/file_io.h"
+#include "codec/status_macros.h"
+
+namespace sluice::cli {
+namespace {
+
+using codec::Geometry;
+using codec::PlaneSpec;
+
+constexpr uint64_t kMaxSensitivityBytes = uint64_t{16} << 20;
+
+// How plane `a` differs from `b`; empty if it does not.
+std::string Difference(const std::string& name, const PlaneSpec& a, const PlaneSpec& b) {
+  const auto differ = [&](const char* field, auto x, auto y) {
+    return absl::StrCat(name, " has ", field, " ", x, ", not ", y);
+  };
+  if (a.element_type != b.element_type) {
+    return differ("dtype", std::string(client::PlaneDtype(a.element_type)),
+                  std::string(client::PlaneDtype(b.element_type)));
+  }
+  if (a.num_heads != b.num_heads) return differ("num_heads", a.num_heads, b.num_heads);
+  if (a.head_dim != b.head_dim) return differ("head_dim", a.head_dim, b.head_dim);
+  if (a.kind != b.kind || a.model_layer != b.model_layer) return name + " is another plane";
+  return "";
+}
+
+// How geometry `a` differs from `b`; empty if it does not.
+std::string Difference(const Geometry& a, const Geometry& b) {
+  for (size_t i = 0; i < std::min(a.planes.size(), b.planes.size()); ++i) {
+    const std::string difference =
+        Difference(client::PlaneTensorName(b.planes[i]), a.planes[i], b.planes[i]);
+    if (!difference.empty()) return difference;
+  }
+  if (a.planes.size() != b.planes.size()) {
+    return absl::StrCat("has ", a.planes.size(), " planes, not ", b.planes.size());
+  }
+  return a == b ? "" : "the rotary embedding (rope_...) differs";
+}
+
+absl::Status Append(client::ContextInput file, const std::string& name, CalibrateInput& input) {
+  codec::Contexts& contexts = input.contexts;
+  if (contexts.contexts.empty()) {
+    contexts.geometry = file.geometry;
+    for (const PlaneSpec& plane : file.geometry.planes) {
+      contexts.plane_names.push_back(client::PlaneTensorName(plane));
+    }
+  } else if (file.geometry != contexts.geometry) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": ",
+                                                   Difference(file.geometry, contexts.geometry),
+                                                   " as in ", contexts.contexts[0].name));
+  }
+  contexts.contexts.push_back(
+      {.name = name, .num_tokens = file.num_tokens, .first_token = 0, .planes = file.planes});
+  input.files.push_back(std::move(file));
+  return absl::OkStatus();
+}
+
+std::vector<size_t> FirstPlanes(const Geometry& geometry) {
+  std::vector<size_t> first;
+  for (size_t i = 0; i < geometry.planes.size(); ++i) {
+    if (i == 0 || geometry.planes[i].model_layer != geometry.planes[i - 1].model_layer) {
+      first.push_back(i);
+    }
+  }
+  first.push_back(geometry.planes.size());
+  return first;
+}
+
+}  // namespace
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
+
+absl::StatusOr<std::string> TemporaryFolder::Path(const std::string& path) {
+  if (!path_.empty()) return path_;
+  std::string name = path + ".XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(name, ": cannot make a folder"));
+  }
+  path_ = name;
+  return path_;
+}
+
+absl::StatusOr<CalibrateInput> ReadContexts(const CalibrateSource& source) {
+  CalibrateInput input;
+  for (const std::string& path : source.dumps) {
+    ASSIGN_OR_RETURN(client::ContextInput file, client::ReadContext(path));
+    RETURN_IF_ERROR(Append(std::move(file), path, input));
+  }
+  return input;
+}
+
+absl::StatusOr<std::vector<double>> ReadSensitivities(const std::string& path,
+                                                      const Geometry& geometry) {
+  ASSIGN_OR_RETURN(const std::string text, client::ReadFile(path, kMaxSensitivityBytes));
+  const auto refuse = [&](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
+  };
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("kl_per_variance")) {
+    return refuse("no JSON object with kl_per_variance");
+  }
+  const Json& layers = json["kl_per_variance"];
+  const std::vector<size_t> first = FirstPlanes(geometry);
+  if (!layers.is_array() || layers.size() != first.size() - 1) {
+    return refuse(
+        absl::StrCat("kl_per_variance must be a list of ", first.size() - 1, " model layers"));
+  }
+  std::vector<double> values;
+  for (size_t l = 0; l < layers.size(); ++l) {
+    const size_t count = first[l + 1] - first[l];
+    if (!layers[l].is_array() || layers[l].size() != count) {
+      return refuse(absl::StrCat("kl_per_variance[", l, "] must be a list of ", count, " numbers"));
+    }
+    for (const Json& value : layers[l]) {
+      if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0) {
+        return refuse(absl::StrCat("kl_per_variance[", l, "] has a value that is no number >= 0"));
+      }
+      values.push_back(value.get<double>());
+    }
+  }
+  return values;
+}
+
+absl::StatusOr<std::vector<std::vector<float>>> ReadQueries(const std::string& path,
+                                                            const Geometry& geometry) {
+  ASSIGN_OR_RETURN(const auto file, client::SafetensorsFile::Open(path));
+  std::vector<std::vector<float>> queries(geometry.planes.size());
+  for (size_t i = 0; i < queries.size(); ++i) {
+    const PlaneSpec& plane = geometry.planes[i];
+    if (plane.kind != codec::PlaneKind::kKey) continue;
+    const std::string name = absl::StrCat("layers.", plane.model_layer, ".q_cov");
+    const auto found = file.tensors().find(name);
+    if (found == file.tensors().end()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": no tensor ", name));
+    }
+    const client::TensorEntry& tensor = found->second;
+    const std::vector<uint64_t> wanted = {plane.num_heads, plane.head_dim, plane.head_dim};
+    if (tensor.dtype != "F32" || tensor.shape != wanted) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": ", name, " is not F32 [", wanted[0],
+                                                     ", ", wanted[1], ", ", wanted[2], "]"));
+    }
+    const auto bytes = file.data(tensor);
+    queries[i].resize(bytes.size() / sizeof(float));
+    std::memcpy(queries[i].data(), bytes.data(), bytes.size());
+  }
+  return queries;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,34 @@
+// How finely each plane is quantised, relative to the others.
+//
+// Pure functions, thread-safe.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "codec/calibrate/plane_statistics.h"
+#include "codec/profile.h"
+
+namespace sluice::codec {
+
+// Of each plane, how much the model's output diverges for each unit of variance that is added to
+// the plane's values, in nats: the logarithm averaged over five neighbouring model layers, since
+// single measurements scatter. Planes at the same place of their model layers are averaged.
+std::vector<double> SmoothSensitivities(const Geometry& geometry,
+                                        std::span<const double> sensitivities);
+
+struct RelativeSteps {
+  std::vector<double> steps;  // [plane], up to a common factor; 0: kept exact
+  std::vector<std::string> warnings;
+};
+
+// With sensitivities (smooth ones, [plane]) the inverse of their roots, so that all planes do the
+// same harm; else as the built-in profile does, by spread and depth. Planes that cannot be
+// quantised or are constant are kept exact. Fails if that leaves none.
+absl::StatusOr<RelativeSteps> ChooseRelativeSteps(const Contexts& contexts,
+                                                  std::span<const PlaneStatistics> statistics,
+                                                  std::span<const double> sensitivities);
+
+}  // namespace sluice::codec
