@@ -54,9 +54,7 @@ void ReadSegments(ByteReader& reader) {
   RotationCache rotations(profile, start_token, context.num_tokens);
   for (size_t l = 0; l < segments.size(); ++l) {
     if (l > 0 && !ReadRefinementSegment(context, segments[l], code).ok()) return;
-    for (size_t i = 0; i < out.size(); ++i) {
-      if (!code.planes[i].exact) ReconstructPlane(context, code, i, rotations, out[i]);
-    }
+    if (!ReconstructGroup(context, code, rotations, out).ok()) return;
   }
 }
 

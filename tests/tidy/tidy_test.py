@@ -31,6 +31,11 @@ GRPC_FILES = re.compile(
     r"^(server/(service|main|grpc_status)\w*|server/\w+_(service|reactor)|"
     r"client/(remote|store_channel|node_service|node_client|node_main|grpc_status)\w*)\.(h|cc)$")
 # Pure folders know no clock, thread, file or log.
+# Matrices that are packed when first needed, by whichever thread is first.
+LOCKED_CACHES = {("codec/group_transform.h", "absl/synchronization/mutex.h"),
+                 ("codec/product_kernel.h", "absl/synchronization/mutex.h")}
+# Headers that a source includes once for every set of instructions.
+HIGHWAY_GUARD = re.compile(r"^#if defined\(\w+_INL_H_\) == defined\(HWY_TARGET_TOGGLE\)$", re.M)
 IMPURE_HEADERS = re.compile(
     r"^(grpcpp/|grpc/|spdlog/|absl/time/clock\.h|absl/synchronization/)|"
     r"^(thread|mutex|condition_variable|fstream|iostream|random|chrono)$")
@@ -55,7 +60,8 @@ class Tidy(unittest.TestCase):
 
     def test_pure_folders(self):
         self.report([f"{path}: includes {name}" for path in tree.code("codec", "adapt")
-                     for name in tree.includes(path) if IMPURE_HEADERS.match(name)])
+                     for name in tree.includes(path) if IMPURE_HEADERS.match(name)
+                     and (str(path), name) not in LOCKED_CACHES])
 
     def test_decoder_does_not_need_encoder(self):
         pending = [path for path in tree.code("codec") if "decod" in path.name]
@@ -84,7 +90,8 @@ class Tidy(unittest.TestCase):
 
     def test_headers_have_one_guard(self):
         self.report([f"{path}: no #pragma once" for path in tree.code()
-                     if path.suffix == ".h" and "#pragma once" not in tree.lines(path)])
+                     if path.suffix == ".h" and "#pragma once" not in tree.lines(path)
+                     and not HIGHWAY_GUARD.search(tree.text(path))])
 
     def test_headers_say_what_they_are(self):
         self.report([f"{path}: does not open with a comment"
