@@ -25,6 +25,9 @@ from judge import judge, judge_levels, mean_of
 from model import Model
 from progress import progress
 
+# Of the contexts to calibrate with, every so many-th measures sensitivities, which takes a second
+# for every plane; the kinds of text follow each other.
+SENSITIVITY_STRIDE = 6
 QUICK_BASELINES = ("4-bit groups of 64", "CacheGen, code")
 
 
@@ -64,7 +67,7 @@ def model_files(model, contexts, work):
     """The files that `sluice calibrate` takes besides caches, made where they are missing."""
     costs, moments = work / "sensitivity.json", work / "queries.safetensors"
     if not costs.exists():
-        table = sensitivity.sensitivity(model, contexts)
+        table = sensitivity.sensitivity(model, contexts[::SENSITIVITY_STRIDE])
         costs.write_text(json.dumps({"kl_per_variance": table}) + "\n")
     if not moments.exists():
         queries.write_query_moments(queries.query_moments(model, contexts), moments)
@@ -93,7 +96,8 @@ def judge_profile(model, sluice, name, profile, pairs):
     rows, stored, finest = {}, 0, 0
     for _, context in progress(name, pairs):
         encoded = sluice.encode(context.cache, profile)
-        stored += encoded.stat().st_size
+        # A file holds its profile, which a store keeps once for all contexts.
+        stored += encoded.stat().st_size - (profile.stat().st_size if profile else 0)
         finest += max(sluice.level_bytes(encoded).values())
         for level, row in judge_levels(model, sluice, context, encoded):
             rows.setdefault(f"level {level}", {})[context.name] = row

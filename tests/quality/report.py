@@ -109,8 +109,16 @@ def text(results):
 
 
 def readme_table(results):
-    """The first table without the columns that a reader can work out."""
-    return markdown([row[:4] for row in method_rows(results)])
+    """A line for each codec; its settings follow each other, the smallest first."""
+    rows = [("codec, settings by size", "bits", "KL", "top-1 %")]
+    for name, curve in results["curves"].items():
+        if name == PROSE_ONLY:  # judged on fewer texts
+            continue
+        settings = sorted(curve, key=lambda point: point["bits"])
+        rows.append((name, " / ".join(f"{point['bits']:.2f}" for point in settings),
+                     " / ".join(f"{point['kl']:.4f}" for point in settings),
+                     " / ".join(f"{100 * point['top1']:.1f}" for point in settings)))
+    return markdown(rows)
 
 
 def main():
