@@ -1,4 +1,5 @@
-// A `.sluice` file: a whole context, that is its namespace, profile, token ids and encoded chunks.
+// A `.sluice` file: a whole context, that is its namespace, token ids and encoded chunks, and its
+// profile if that is small.
 // Byte layout: FORMAT.md, section "Context file".
 //
 // Pure functions. Used by the CLI; servers store chunks, not context files.
@@ -27,7 +28,7 @@ struct ContextFile {
   static constexpr uint32_t kMaxMetadataValueBytes = 1 << 20;
 
   NamespaceDescriptor descriptor;
-  std::string profile_bytes;
+  std::string profile_bytes;        // empty: not in the file; found by the descriptor's profile_id
   std::vector<uint32_t> token_ids;  // empty, or the tokens of all chunks and perhaps more
   std::map<std::string, std::string> metadata;  // the input file's own
   std::vector<std::string> containers;  // one per chunk, in context order; the last may be short

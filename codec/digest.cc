@@ -29,6 +29,28 @@ Digest Sha256(std::span<const std::byte> bytes) {
   return digest;
 }
 
+struct Sha256Stream::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  ~State() { EVP_MD_CTX_free(context); }
+};
+
+// As above, these calls fail only where no digest can be trusted.
+Sha256Stream::Sha256Stream() : state_(std::make_unique<State>()) {
+  if (EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) != 1) std::abort();
+}
+
+Sha256Stream::~Sha256Stream() = default;
+
+void Sha256Stream::Append(std::span<const std::byte> bytes) {
+  if (EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()) != 1) std::abort();
+}
+
+Digest Sha256Stream::Finish() {
+  Digest digest;
+  if (EVP_DigestFinal_ex(state_->context, digest.data(), nullptr) != 1) std::abort();
+  return digest;
+}
+
 std::string DigestHex(const Digest& digest) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,21 @@ namespace sluice::codec {
 using Digest = std::array<uint8_t, 32>;
 
 Digest Sha256(std::span<const std::byte> bytes);
+
+// The digest of bytes that come in pieces. One thread at a time.
+class Sha256Stream {
+ public:
+  Sha256Stream();
+  ~Sha256Stream();
+  void Append(std::span<const std::byte> bytes);
+  // Call once, after the last byte.
+  Digest Finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 // 64 lower-case hexadecimal digits.
 std::string DigestHex(const Digest& digest);
 absl::StatusOr<Digest> DigestFromHex(std::string_view hex);

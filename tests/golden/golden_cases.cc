@@ -132,6 +132,9 @@ void AddContextFiles(std::vector<GoldenCase>& cases) {
     cases.push_back({"context_file", name, std::move(bytes), expected});
   };
   add("example", good, "");
+  ContextFile lean = ExampleContextFile();
+  lean.profile_bytes.clear();
+  add("without_profile", SerializeContextFile(lean), "");
   ContextFile empty;
   empty.descriptor.model = "m";
   add("empty_context", SerializeContextFile(empty), "");
