@@ -99,7 +99,9 @@ class GrpcNodeClient : public NodeClient {
         grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
   }
 
-  absl::StatusOr<uint64_t> RegisterPool(const EnginePool& pool, absl::Time deadline) override {
+  absl::StatusOr<uint64_t> RegisterPool(const EnginePool& pool,
+                                        const std::optional<codec::Digest>& profile_id,
+                                        absl::Time deadline) override {
     const BlockLayout& layout = pool.layout();
     v1::RegisterPoolRequest request;
     request.set_shm_name(pool.shm_name());
@@ -107,6 +109,7 @@ class GrpcNodeClient : public NodeClient {
     request.set_num_blocks(layout.num_blocks);
     request.set_block_tokens(layout.block_tokens);
     ToProto(layout.geometry, *request.mutable_geometry());
+    if (profile_id) request.set_profile_id(std::string(codec::DigestBytes(*profile_id)));
     for (const PlaneLayout& plane : layout.planes) {
       v1::PlaneLayout& out = *request.add_layouts();
       out.set_offset_bytes(plane.offset_bytes);

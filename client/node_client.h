@@ -67,7 +67,10 @@ class NodeClient {
   static std::unique_ptr<NodeClient> Create(const std::string& socket);
   virtual ~NodeClient() = default;
 
-  virtual absl::StatusOr<uint64_t> RegisterPool(const EnginePool& pool, absl::Time deadline) = 0;
+  // `profile_id`: of the chunks that are loaded and saved; unset for the built-in profile.
+  virtual absl::StatusOr<uint64_t> RegisterPool(const EnginePool& pool,
+                                                const std::optional<codec::Digest>& profile_id,
+                                                absl::Time deadline) = 0;
   virtual absl::Status UnregisterPool(uint64_t pool_id, absl::Time deadline) = 0;
   // Returns when the daemon has sent its summary. `on_outcome` is called from this thread.
   virtual absl::StatusOr<LoadResult> Load(

@@ -16,7 +16,8 @@ namespace sluice::client {
 namespace {
 
 constexpr size_t kMaxConfigBytes = 1 << 20;
-constexpr int kMaxNesting = 32;            // of brackets; the TOML library recurses
+constexpr int kMaxNesting = 32;  // of brackets; the TOML library recurses
+constexpr size_t kMaxPathBytes = 4096;
 constexpr uint64_t kMaxSocketBytes = 107;  // of sockaddr_un
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
@@ -36,6 +37,8 @@ std::vector<Field> Fields(NodeConfig& c) {
       {"node.server", &c.server, 1, 1024},
       {"node.socket", &c.socket, 1, kMaxSocketBytes},
       {"node.chunk_tokens", &c.chunk_tokens, Names::kMinChunkTokens, Names::kMaxChunkTokens},
+      {"node.profile_cache_dir", &c.profile_cache_dir, 0, kMaxPathBytes},
+      {"node.profile_cache_bytes", &c.profile_cache_bytes, kMiB, kMiB << 20},
       {"node.drain_ms", &c.drain_ms, 0, 600'000},
       {"load.reserve_ms", &c.reserve_ms, 0, 10'000},
       {"load.decode_threads", &c.decode_threads, 0, 256},
@@ -46,6 +49,7 @@ std::vector<Field> Fields(NodeConfig& c) {
       {"limits.saves", &l.saves, 1, 1024},
       {"limits.tokens_per_request", &l.tokens_per_request, 4096, 4 << 20},
       {"limits.load_memory_bytes", &l.load_memory_bytes, kMiB, 65536 * kMiB},
+      {"limits.profile_memory_bytes", &l.profile_memory_bytes, 0, 65536 * kMiB},
       {"limits.chunk_bytes", &l.chunk_bytes, kMiB, 4096 * kMiB},
       {"log.level", &c.log_level, 1, 16},
   };

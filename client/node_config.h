@@ -16,6 +16,9 @@ struct NodeConfig {
   std::string server = "127.0.0.1:7420";         // "host:port" or "unix:/path"
   std::string socket = "/run/sluice/node.sock";  // for the engines; 1 .. 107 bytes
   uint32_t chunk_tokens = 256;                   // where an engine does not say; 16 .. 4096
+  // Folder of the profiles that were fetched; empty: none. At most 4096 bytes.
+  std::string profile_cache_dir = "/var/cache/sluice-node/profiles";
+  uint64_t profile_cache_bytes = uint64_t{16} << 30;  // of its files; 1 MiB .. 1 TiB
   uint32_t drain_ms = 5000;  // how long saves may go on after SIGTERM; 0 .. 600000
   // [load]
   uint32_t reserve_ms = 20;     // of every SLO, kept for the last decode; 0 .. 10000
@@ -26,12 +29,13 @@ struct NodeConfig {
 
   // [limits]
   struct Limits {
-    uint32_t pools = 64;                               // registered; 1 .. 4096
-    uint32_t loads = 16;                               // running, then NODE_BUSY; 1 .. 1024
-    uint32_t saves = 64;                               // waiting or running; 1 .. 1024
-    uint32_t tokens_per_request = 4 << 20;             // 4096 .. 4194304
-    uint64_t load_memory_bytes = uint64_t{256} << 20;  // of each load; 1 MiB .. 64 GiB
-    uint64_t chunk_bytes = uint64_t{256} << 20;        // planes of a chunk to save; 1 MiB .. 4 GiB
+    uint32_t pools = 64;                                // registered; 1 .. 4096
+    uint32_t loads = 16;                                // running, then NODE_BUSY; 1 .. 1024
+    uint32_t saves = 64;                                // waiting or running; 1 .. 1024
+    uint32_t tokens_per_request = 4 << 20;              // 4096 .. 4194304
+    uint64_t load_memory_bytes = uint64_t{256} << 20;   // of each load; 1 MiB .. 64 GiB
+    uint64_t profile_memory_bytes = uint64_t{1} << 30;  // that no pool uses; 0 .. 64 GiB
+    uint64_t chunk_bytes = uint64_t{256} << 20;         // planes of a chunk to save; 1 MiB .. 4 GiB
   };
   Limits limits;
   // [log]

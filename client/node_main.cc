@@ -112,7 +112,13 @@ std::unique_ptr<NodeService> MakeService(const NodeConfig& config) {
   service.saver.threads = config.save_threads;
   service.saver.max_saves = config.limits.saves;
   service.saver.put_timeout = absl::Milliseconds(config.put_timeout_ms);
-  return std::make_unique<NodeService>(store, Loader::Create(store, loader), std::move(service));
+  ProfileStore::Config profiles;
+  profiles.folder = {
+      .path = config.profile_cache_dir, .mode = 0755, .max_bytes = config.profile_cache_bytes};
+  profiles.memory_bytes = config.limits.profile_memory_bytes;
+  return std::make_unique<NodeService>(store, Loader::Create(store, loader),
+                                       std::make_shared<ProfileStore>(store, std::move(profiles)),
+                                       std::move(service));
 }
 
 std::unique_ptr<grpc::Server> StartServer(const NodeConfig& config, NodeService& service) {

@@ -9,6 +9,7 @@
 #include "client/grpc_status.h"
 #include "client/log_text.h"
 #include "client/node_service_limit.h"
+#include "codec/status_macros.h"
 #include "spdlog/spdlog.h"
 
 #define RETURN_GRPC_IF_ERROR(status) \
@@ -28,13 +29,17 @@ constexpr absl::Duration kReadGrace = absl::Seconds(1);
 // Writes decoded planes into the engine's blocks.
 class BlockSink final : public PlaneSink {
  public:
-  BlockSink(RegisteredPool& pool, std::span<const uint32_t> block_ids, size_t blocks_per_chunk)
-      : pool_(pool), block_ids_(block_ids), blocks_per_chunk_(blocks_per_chunk) {}
+  BlockSink(RegisteredPool& pool, const codec::Profile& profile,
+            std::span<const uint32_t> block_ids, size_t blocks_per_chunk)
+      : pool_(pool),
+        profile_(profile),
+        block_ids_(block_ids),
+        blocks_per_chunk_(blocks_per_chunk) {}
 
   absl::Status Write(uint32_t chunk_index, size_t group,
                      std::span<const std::span<const std::byte>> planes) override {
     if (pool_.closing()) return absl::CancelledError("the pool was unregistered");
-    const size_t first_plane = pool_.profile().groups()[group].first_plane;
+    const size_t first_plane = profile_.groups()[group].first_plane;
     const auto blocks = block_ids_.subspan(chunk_index * blocks_per_chunk_, blocks_per_chunk_);
     for (size_t i = 0; i < planes.size(); ++i) {
       const absl::Status status = pool_.blocks().Scatter(first_plane + i, blocks, planes[i]);
@@ -45,6 +50,7 @@ class BlockSink final : public PlaneSink {
 
  private:
   RegisteredPool& pool_;
+  const codec::Profile& profile_;
   const std::span<const uint32_t> block_ids_;
   const size_t blocks_per_chunk_;
 };
@@ -99,12 +105,33 @@ LoadResult RefuseAll(const LoadArguments& arguments, RecomputeReason reason,
   return result;
 }
 
+// Why nothing can be loaded.
+RecomputeReason ReasonWithoutProfile(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kDeadlineExceeded:
+      return RecomputeReason::kLate;
+    case absl::StatusCode::kCancelled:
+      return RecomputeReason::kCancelled;
+    case absl::StatusCode::kUnavailable:
+      return RecomputeReason::kServerUnavailable;
+    case absl::StatusCode::kNotFound:
+      return RecomputeReason::kNotStored;
+    case absl::StatusCode::kDataLoss:
+      return RecomputeReason::kDamaged;
+    case absl::StatusCode::kResourceExhausted:
+      return RecomputeReason::kNodeBusy;
+    default:  // it is there, but of no use to this program or pool
+      return RecomputeReason::kUnsupported;
+  }
+}
+
 }  // namespace
 
 NodeService::NodeService(std::shared_ptr<RemoteStore> store, std::unique_ptr<Loader> loader,
-                         Config config)
+                         std::shared_ptr<ProfileStore> profiles, Config config)
     : store_(std::move(store)),
       loader_(std::move(loader)),
+      profiles_(std::move(profiles)),
       config_(std::move(config)),
       pools_(config_.max_pools),
       loads_(config_.max_loads),
@@ -115,18 +142,42 @@ bool NodeService::Stop(absl::Time deadline) {
   return saver_.Drain(deadline);
 }
 
-grpc::Status NodeService::RegisterPool(grpc::ServerContext* /*context*/,
+absl::StatusOr<std::shared_ptr<RegisteredPool>> NodeService::MakePool(
+    grpc::ServerContext* context, const v1::RegisterPoolRequest& request) {
+  ASSIGN_OR_RETURN(BlockLayout layout, CheckedLayout(request));
+  ASSIGN_OR_RETURN(const std::optional<codec::Digest> profile_id, CheckedProfileId(request));
+  ASSIGN_OR_RETURN(std::unique_ptr<BlockPool> blocks,
+                   BlockPool::Map(request.shm_name(), std::move(layout)));
+  if (!profile_id) {
+    ASSIGN_OR_RETURN(codec::Profile profile, codec::Profile::Builtin(blocks->layout().geometry));
+    return std::make_shared<RegisteredPool>(
+        std::move(blocks), std::make_shared<const codec::Profile>(std::move(profile)));
+  }
+  auto pool = std::make_shared<RegisteredPool>(std::move(blocks), *profile_id, profiles_);
+  const absl::Time deadline =
+      std::min(absl::FromChrono(context->deadline()), absl::Now() + kMaxCallTime);
+  const auto profile = pool->GetProfile(deadline, [context] { return context->IsCancelled(); });
+  // An engine may start while the storage server is away; its loads ask again.
+  if (absl::IsUnavailable(profile.status())) {
+    spdlog::warn("event=profile_missing id={} error={}", codec::DigestHex(*profile_id),
+                 Quoted(std::string(profile.status().message())));
+    return pool;
+  }
+  RETURN_IF_ERROR(profile.status());
+  return pool;
+}
+
+grpc::Status NodeService::RegisterPool(grpc::ServerContext* context,
                                        const v1::RegisterPoolRequest* request,
                                        v1::RegisterPoolResponse* response) {
-  absl::StatusOr<BlockLayout> layout = CheckedLayout(*request);
-  RETURN_GRPC_IF_ERROR(layout.status());
-  auto blocks = BlockPool::Map(request->shm_name(), *std::move(layout));
-  RETURN_GRPC_IF_ERROR(blocks.status());
-  const absl::StatusOr<uint64_t> pool_id = pools_.Add(*std::move(blocks));
+  absl::StatusOr<std::shared_ptr<RegisteredPool>> pool = MakePool(context, *request);
+  RETURN_GRPC_IF_ERROR(pool.status());
+  const std::string profile_id = codec::DigestHex((*pool)->profile_id());
+  const absl::StatusOr<uint64_t> pool_id = pools_.Add(*std::move(pool));
   RETURN_GRPC_IF_ERROR(pool_id.status());
-  spdlog::info("event=pool_registered pool_id={} shm={} bytes={} blocks={} planes={}", *pool_id,
-               Quoted(request->shm_name()), request->pool_bytes(), request->num_blocks(),
-               request->layouts_size());
+  spdlog::info("event=pool_registered pool_id={} shm={} bytes={} blocks={} planes={} profile={}",
+               *pool_id, Quoted(request->shm_name()), request->pool_bytes(), request->num_blocks(),
+               request->layouts_size(), profile_id);
   response->set_pool_id(*pool_id);
   return grpc::Status::OK;
 }
@@ -146,7 +197,7 @@ grpc::Status NodeService::Query(grpc::ServerContext* server_context,
                                 const v1::QueryRequest* request, v1::QueryResponse* response) {
   const auto pool = pools_.Find(request->pool_id());
   RETURN_GRPC_IF_ERROR(pool.status());
-  const auto arguments = CheckedQuery(*request, (*pool)->profile(), config_.requests);
+  const auto arguments = CheckedQuery(*request, (*pool)->profile_id(), config_.requests);
   RETURN_GRPC_IF_ERROR(arguments.status());
   if (loader_->link_status().breaker_open) {
     return ToGrpc(absl::UnavailableError(
@@ -175,7 +226,15 @@ LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& 
   const ContextKeys& context = arguments.context;
   const size_t blocks_per_chunk =
       context.descriptor.chunk_tokens / pool.blocks().layout().block_tokens;
-  BlockSink sink(pool, arguments.block_ids, blocks_per_chunk);
+  // A profile that has to be fetched first takes its time from the SLO, and goes on coming after
+  // it.
+  const auto profile =
+      pool.GetProfile(arrival + arguments.slo, [control] { return control->cancelled(); });
+  if (!profile.ok()) {
+    return RefuseAll(arguments, ReasonWithoutProfile(profile.status()),
+                     std::string(profile.status().message()), send);
+  }
+  BlockSink sink(pool, **profile, arguments.block_ids, blocks_per_chunk);
   LoadOptions options;
   options.namespace_digest = context.namespace_digest;
   options.chunk_keys = context.chunk_keys;
@@ -186,7 +245,7 @@ LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& 
   options.capability = arguments.capability;
   options.max_level = arguments.max_level;
   options.load_id = arguments.request_id;
-  return loader_->Load(pool.profile(), options, sink, send, control);
+  return loader_->Load(**profile, options, sink, send, control);
 }
 
 v1::LoadSummary NodeService::Finish(const LoadArguments& arguments, const LoadResult& result) {
@@ -220,7 +279,7 @@ grpc::Status NodeService::Load(grpc::ServerContext* context, const v1::LoadReque
   const auto pool = pools_.Find(request->pool_id());
   RETURN_GRPC_IF_ERROR(pool.status());
   const auto arguments =
-      CheckedLoad(*request, (*pool)->blocks().layout(), (*pool)->profile(), config_.requests);
+      CheckedLoad(*request, (*pool)->blocks().layout(), (*pool)->profile_id(), config_.requests);
   RETURN_GRPC_IF_ERROR(arguments.status());
 
   const CallLimit limit(context, arrival + absl::Milliseconds(request->slo_ms()) + kReadGrace);
@@ -257,7 +316,7 @@ grpc::Status NodeService::Save(grpc::ServerContext* context, const v1::SaveReque
   auto pool = pools_.Find(request->pool_id());
   RETURN_GRPC_IF_ERROR(pool.status());
   auto arguments =
-      CheckedSave(*request, (*pool)->blocks().layout(), (*pool)->profile(), config_.requests);
+      CheckedSave(*request, (*pool)->blocks().layout(), (*pool)->profile_id(), config_.requests);
   RETURN_GRPC_IF_ERROR(arguments.status());
 
   const std::weak_ptr<RegisteredPool> weak_pool = *pool;

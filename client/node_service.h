@@ -15,6 +15,7 @@
 #include "client/loader.h"
 #include "client/node_validate.h"
 #include "client/pool_registry.h"
+#include "client/profile_store.h"
 #include "client/remote_store.h"
 #include "client/saver.h"
 #include "sluice/v1/node.grpc.pb.h"
@@ -31,7 +32,8 @@ class NodeService final : public v1::Node::Service {
     Saver::Config saver;
   };
 
-  NodeService(std::shared_ptr<RemoteStore> store, std::unique_ptr<Loader> loader, Config config);
+  NodeService(std::shared_ptr<RemoteStore> store, std::unique_ptr<Loader> loader,
+              std::shared_ptr<ProfileStore> profiles, Config config);
 
   // Running and later loads end with CANCELLED at once; saves go on until `deadline`. True if all
   // saves had ended by then.
@@ -62,6 +64,9 @@ class NodeService final : public v1::Node::Service {
     std::atomic<uint64_t> late_loads = 0;
   };
 
+  // The pool with its profile, if that can be had now.
+  absl::StatusOr<std::shared_ptr<RegisteredPool>> MakePool(grpc::ServerContext* context,
+                                                           const v1::RegisterPoolRequest& request);
   // Runs the load, or answers for it when there is no room. `send` sends an outcome.
   LoadResult RunLoad(const LoadArguments& arguments, RegisteredPool& pool,
                      const LoadControl* control, absl::Time arrival,
@@ -74,6 +79,7 @@ class NodeService final : public v1::Node::Service {
 
   const std::shared_ptr<RemoteStore> store_;
   const std::unique_ptr<Loader> loader_;
+  const std::shared_ptr<ProfileStore> profiles_;
   const Config config_;
   const absl::Time start_ = absl::Now();
   Counters counters_;

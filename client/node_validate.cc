@@ -78,7 +78,8 @@ absl::StatusOr<codec::Geometry> ToGeometry(const v1::Geometry& message) {
 }
 
 absl::StatusOr<ContextKeys> ToContext(const v1::ModelIdentity& identity, const TokenIds& token_ids,
-                                      const codec::Profile& profile, const RequestLimits& limits) {
+                                      const codec::Digest& profile_id,
+                                      const RequestLimits& limits) {
   if (token_ids.size() > static_cast<int64_t>(limits.max_tokens)) {
     return OutOfRange("number of token_ids", token_ids.size(), 0, limits.max_tokens);
   }
@@ -90,7 +91,7 @@ absl::StatusOr<ContextKeys> ToContext(const v1::ModelIdentity& identity, const T
   context.descriptor.salt = identity.salt();
   context.descriptor.chunk_tokens =
       identity.chunk_tokens() == 0 ? limits.default_chunk_tokens : identity.chunk_tokens();
-  context.descriptor.profile_id = profile.id();
+  context.descriptor.profile_id = profile_id;
   RETURN_IF_ERROR(context.descriptor.Validate());
   context.namespace_digest = codec::NamespaceDigest(context.descriptor);
   context.chunk_keys = codec::ChunkKeys(
@@ -174,8 +175,14 @@ absl::StatusOr<BlockLayout> CheckedLayout(const v1::RegisterPoolRequest& request
   return layout;
 }
 
+absl::StatusOr<std::optional<codec::Digest>> CheckedProfileId(
+    const v1::RegisterPoolRequest& request) {
+  if (request.profile_id().empty()) return std::nullopt;
+  return codec::DigestFromBytes(request.profile_id(), "profile_id");
+}
+
 absl::StatusOr<LoadArguments> CheckedLoad(const v1::LoadRequest& request, const BlockLayout& layout,
-                                          const codec::Profile& profile,
+                                          const codec::Digest& profile_id,
                                           const RequestLimits& limits) {
   LoadArguments spec;
   ASSIGN_OR_RETURN(spec.request_id, ToRequestId(request.request_id()));
@@ -188,7 +195,7 @@ absl::StatusOr<LoadArguments> CheckedLoad(const v1::LoadRequest& request, const 
   spec.slo = absl::Milliseconds(request.slo_ms());
   spec.capability = static_cast<adapt::RecomputeCapability>(request.recompute());
   ASSIGN_OR_RETURN(spec.context,
-                   ToContext(request.identity(), request.token_ids(), profile, limits));
+                   ToContext(request.identity(), request.token_ids(), profile_id, limits));
   const size_t num_chunks = spec.context.chunk_keys.size();
   if (request.skip_chunks() > num_chunks) {
     return OutOfRange("skip_chunks", request.skip_chunks(), 0, num_chunks);
@@ -201,14 +208,14 @@ absl::StatusOr<LoadArguments> CheckedLoad(const v1::LoadRequest& request, const 
 }
 
 absl::StatusOr<SaveArguments> CheckedSave(const v1::SaveRequest& request, const BlockLayout& layout,
-                                          const codec::Profile& profile,
+                                          const codec::Digest& profile_id,
                                           const RequestLimits& limits) {
   SaveArguments spec;
   ASSIGN_OR_RETURN(spec.request_id, ToRequestId(request.request_id()));
   ASSIGN_OR_RETURN(spec.context,
-                   ToContext(request.identity(), request.token_ids(), profile, limits));
+                   ToContext(request.identity(), request.token_ids(), profile_id, limits));
   const uint64_t chunk_bytes =
-      uint64_t{profile.geometry().bytes_per_token()} * spec.context.descriptor.chunk_tokens;
+      uint64_t{layout.geometry.bytes_per_token()} * spec.context.descriptor.chunk_tokens;
   if (chunk_bytes > limits.max_chunk_bytes) {
     return OutOfRange("bytes of a chunk", chunk_bytes, 1, limits.max_chunk_bytes);
   }
@@ -220,7 +227,7 @@ absl::StatusOr<SaveArguments> CheckedSave(const v1::SaveRequest& request, const 
 }
 
 absl::StatusOr<QueryArguments> CheckedQuery(const v1::QueryRequest& request,
-                                            const codec::Profile& profile,
+                                            const codec::Digest& profile_id,
                                             const RequestLimits& limits) {
   if (request.timeout_ms() == 0 || request.timeout_ms() > kMaxQueryMs) {
     return OutOfRange("timeout_ms", request.timeout_ms(), 1, kMaxQueryMs);
@@ -228,7 +235,7 @@ absl::StatusOr<QueryArguments> CheckedQuery(const v1::QueryRequest& request,
   QueryArguments spec;
   spec.timeout = absl::Milliseconds(request.timeout_ms());
   ASSIGN_OR_RETURN(spec.context,
-                   ToContext(request.identity(), request.token_ids(), profile, limits));
+                   ToContext(request.identity(), request.token_ids(), profile_id, limits));
   return spec;
 }
 

@@ -34,6 +34,10 @@ struct RequestLimits {
 // Everything but the mapping itself.
 absl::StatusOr<BlockLayout> CheckedLayout(const v1::RegisterPoolRequest& request);
 
+// The pool's profile; none means the built-in one.
+absl::StatusOr<std::optional<codec::Digest>> CheckedProfileId(
+    const v1::RegisterPoolRequest& request);
+
 // A context: whose it is and how it is cut into chunks.
 struct ContextKeys {
   codec::NamespaceDescriptor descriptor;
@@ -63,15 +67,15 @@ struct QueryArguments {
   absl::Duration timeout;
 };
 
-// `layout` and `profile` are those of the request's pool.
+// `layout` and `profile_id` are those of the request's pool.
 absl::StatusOr<LoadArguments> CheckedLoad(const v1::LoadRequest& request, const BlockLayout& layout,
-                                          const codec::Profile& profile,
+                                          const codec::Digest& profile_id,
                                           const RequestLimits& limits);
 absl::StatusOr<SaveArguments> CheckedSave(const v1::SaveRequest& request, const BlockLayout& layout,
-                                          const codec::Profile& profile,
+                                          const codec::Digest& profile_id,
                                           const RequestLimits& limits);
 absl::StatusOr<QueryArguments> CheckedQuery(const v1::QueryRequest& request,
-                                            const codec::Profile& profile,
+                                            const codec::Digest& profile_id,
                                             const RequestLimits& limits);
 
 }  // namespace sluice::client

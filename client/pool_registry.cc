@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/profile_geometry.h"
 #include "codec/status_macros.h"
 
 namespace sluice::client {
@@ -15,9 +16,27 @@ absl::Status NoSuchPool(uint64_t pool_id) {
 
 }  // namespace
 
-absl::StatusOr<uint64_t> PoolRegistry::Add(std::unique_ptr<BlockPool> blocks) {
-  ASSIGN_OR_RETURN(codec::Profile profile, codec::Profile::Builtin(blocks->layout().geometry));
-  auto pool = std::make_shared<RegisteredPool>(std::move(blocks), std::move(profile));
+RegisteredPool::RegisteredPool(std::unique_ptr<BlockPool> blocks, ProfilePtr profile)
+    : blocks_(std::move(blocks)), profile_id_(profile->id()), profile_(std::move(profile)) {}
+
+RegisteredPool::RegisteredPool(std::unique_ptr<BlockPool> blocks, const codec::Digest& profile_id,
+                               std::shared_ptr<ProfileStore> profiles)
+    : blocks_(std::move(blocks)), profile_id_(profile_id), profiles_(std::move(profiles)) {}
+
+absl::StatusOr<ProfilePtr> RegisteredPool::GetProfile(absl::Time deadline,
+                                                      const std::function<bool()>& cancelled) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (profile_ != nullptr) return profile_;
+  }
+  ASSIGN_OR_RETURN(ProfilePtr profile, profiles_->Get(profile_id_, deadline, cancelled));
+  RETURN_IF_ERROR(CheckSameGeometry(profile->geometry(), geometry()));
+  absl::MutexLock lock(&mutex_);
+  profile_ = profile;
+  return profile;
+}
+
+absl::StatusOr<uint64_t> PoolRegistry::Add(std::shared_ptr<RegisteredPool> pool) {
   absl::MutexLock lock(&mutex_);
   if (pools_.size() >= max_pools_) {
     return absl::ResourceExhaustedError(

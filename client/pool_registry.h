@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
@@ -16,17 +17,27 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "client/block_pool.h"
+#include "client/profile_store.h"
 #include "codec/profile.h"
 
 namespace sluice::client {
 
+// A registered pool, and the profile with which its chunks are coded. Thread-safe.
 class RegisteredPool {
  public:
-  RegisteredPool(std::unique_ptr<BlockPool> blocks, codec::Profile profile)
-      : blocks_(std::move(blocks)), profile_(std::move(profile)) {}
+  // `profile` is made for the geometry of the blocks.
+  RegisteredPool(std::unique_ptr<BlockPool> blocks, ProfilePtr profile);
+  // The profile comes from `profiles` when it is first needed.
+  RegisteredPool(std::unique_ptr<BlockPool> blocks, const codec::Digest& profile_id,
+                 std::shared_ptr<ProfileStore> profiles);
 
   BlockPool& blocks() const { return *blocks_; }
-  const codec::Profile& profile() const { return profile_; }
+  const codec::Geometry& geometry() const { return blocks_->layout().geometry; }
+  const codec::Digest& profile_id() const { return profile_id_; }
+  // Waits as ProfileStore::Get does; at once if the profile is there. InvalidArgument if it is made
+  // for another geometry. Once there, it stays for as long as the pool.
+  absl::StatusOr<ProfilePtr> GetProfile(absl::Time deadline,
+                                        const std::function<bool()>& cancelled);
   // True once the pool is being forgotten: whoever uses it should let go of it within 10 ms.
   bool closing() const { return closing_.load(); }
 
@@ -41,7 +52,10 @@ class RegisteredPool {
 
   Farewell farewell_;
   const std::unique_ptr<BlockPool> blocks_;
-  const codec::Profile profile_;
+  const codec::Digest profile_id_;
+  const std::shared_ptr<ProfileStore> profiles_;  // null if the profile is there from the start
+  absl::Mutex mutex_;
+  ProfilePtr profile_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> closing_ = false;
 };
 
@@ -49,8 +63,8 @@ class PoolRegistry {
  public:
   explicit PoolRegistry(size_t max_pools) : max_pools_(max_pools) {}
 
-  // Returns the pool's id. The profile is the built-in one of the pool's geometry.
-  absl::StatusOr<uint64_t> Add(std::unique_ptr<BlockPool> blocks);
+  // Returns the pool's id.
+  absl::StatusOr<uint64_t> Add(std::shared_ptr<RegisteredPool> pool);
   absl::StatusOr<std::shared_ptr<RegisteredPool>> Find(uint64_t pool_id) const;
   // Returns when nobody uses the pool any more, or DeadlineExceeded; it is forgotten either way.
   absl::Status Remove(uint64_t pool_id, absl::Time deadline);

@@ -2,7 +2,6 @@
 
 #include <grpcpp/generic/generic_stub.h>
 
-#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +38,7 @@ absl::StatusOr<NamespaceInfo> ToNamespaceInfo(const v1::NamespaceInfo& message) 
   RETURN_IF_ERROR(info.descriptor.Validate());
   info.chunks = message.chunks();
   info.bytes = message.bytes();
+  info.profile_bytes = message.profile_bytes();
   return info;
 }
 
@@ -73,7 +73,10 @@ ServerStats ToStats(const v1::StatsResponse& message) {
                      .committed_chunks = message.committed_chunks(),
                      .evicted_chunks = message.evicted_chunks(),
                      .damaged = message.damaged(),
-                     .uploads = message.uploads()};
+                     .uploads = message.uploads(),
+                     .profiles = message.profiles(),
+                     .profile_bytes = message.profile_bytes(),
+                     .profile_quota_bytes = message.profile_quota_bytes()};
 }
 
 // grpc.health.v1.Health/Check by hand, since its messages are not packaged: the request for the
@@ -180,20 +183,6 @@ class GrpcRemoteAdmin final : public RemoteAdmin {
                        codec::DigestFromBytes(response.next_after_key(), "next_after_key"));
     }
     return page;
-  }
-
-  absl::StatusOr<std::string> GetProfile(const codec::Digest& namespace_digest,
-                                         const codec::Digest& profile_id,
-                                         absl::Time deadline) override {
-    v1::GetProfileRequest request;
-    request.set_namespace_digest(std::string(codec::DigestBytes(namespace_digest)));
-    v1::GetProfileResponse response;
-    RETURN_IF_ERROR(Call("get profile", &v1::Store::Stub::GetProfile, request, response, deadline));
-    if (codec::Sha256(std::as_bytes(std::span(response.profile()))) != profile_id) {
-      return absl::DataLossError(
-          absl::StrCat(What("get profile"), ": its digest is not ", codec::DigestHex(profile_id)));
-    }
-    return std::move(*response.mutable_profile());
   }
 
   absl::StatusOr<ServerStats> Stats(absl::Time deadline) override {

@@ -34,6 +34,7 @@ struct NamespaceInfo {
   codec::NamespaceDescriptor descriptor;
   uint64_t chunks = 0;
   uint64_t bytes = 0;
+  uint64_t profile_bytes = 0;  // 0: the server has lost the profile
 };
 
 struct ChunkInfo {
@@ -72,6 +73,9 @@ struct ServerStats {
   uint64_t evicted_chunks = 0;
   uint64_t damaged = 0;
   uint64_t uploads = 0;
+  uint64_t profiles = 0;
+  uint64_t profile_bytes = 0;
+  uint64_t profile_quota_bytes = 0;
 };
 
 class RemoteAdmin {
@@ -96,10 +100,6 @@ class RemoteAdmin {
                                                uint32_t page_size,
                                                const std::optional<codec::Digest>& after,
                                                absl::Time deadline) = 0;
-  // The profile's bytes; their SHA-256 has been compared with `profile_id`.
-  virtual absl::StatusOr<std::string> GetProfile(const codec::Digest& namespace_digest,
-                                                 const codec::Digest& profile_id,
-                                                 absl::Time deadline) = 0;
   virtual absl::StatusOr<ServerStats> Stats(absl::Time deadline) = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "client/grpc_status.h"
 #include "client/manifest_check.h"
 #include "client/remote_fetch.h"
+#include "client/remote_profile.h"
 #include "client/store_channel.h"
 #include "codec/status_macros.h"
 #include "sluice/v1/store.grpc.pb.h"
@@ -19,6 +20,9 @@ namespace {
 
 // Keys in one request at most, whatever the server would take: its answer must fit into a message.
 constexpr uint32_t kMaxKeysPerLookup = 4096;
+
+// A profile that was put may be dropped before it is used, when another writer's put has failed.
+constexpr int kMaxProfileAttempts = 3;
 
 using Cancelled = std::function<bool()>;
 constexpr std::chrono::milliseconds kCancelPoll(10);
@@ -52,6 +56,11 @@ void FillDescriptor(const codec::NamespaceDescriptor& descriptor,
   message->set_salt(descriptor.salt);
   message->set_chunk_tokens(descriptor.chunk_tokens);
   message->set_profile_id(std::string(codec::DigestBytes(descriptor.profile_id)));
+}
+
+size_t FrameBytes(const ServerCapabilities& limits) {
+  return limits.max_frame_bytes == 0 ? kMaxFrameBytes
+                                     : std::min<size_t>(limits.max_frame_bytes, kMaxFrameBytes);
 }
 
 class GrpcRemoteStore final : public RemoteStore {
@@ -88,27 +97,38 @@ class GrpcRemoteStore final : public RemoteStore {
     return OpenFetchStream(*stub_, namespace_digest, load_id, What("fetch"), deadline);
   }
 
-  absl::StatusOr<PutResult> Put(const codec::NamespaceDescriptor& descriptor,
-                                const std::string& profile_bytes, const codec::Digest& chunk_key,
-                                const std::optional<codec::Digest>& parent_key,
-                                const std::string& container, absl::Time deadline) override {
+  absl::StatusOr<PutResult> Put(const ChunkPut& chunk, absl::Time deadline) override {
     v1::BeginPutRequest announcement;
-    FillDescriptor(descriptor, announcement.mutable_namespace_());
-    announcement.set_chunk_key(std::string(codec::DigestBytes(chunk_key)));
-    if (parent_key) announcement.set_parent_key(std::string(codec::DigestBytes(*parent_key)));
-    announcement.set_total_bytes(container.size());
-    ASSIGN_OR_RETURN(v1::BeginPutResponse begun, BeginPut(announcement, deadline));
-    if (begun.profile_needed()) {
-      announcement.set_profile(profile_bytes);
-      ASSIGN_OR_RETURN(begun, BeginPut(announcement, deadline));
-      if (begun.profile_needed()) {
-        return absl::InternalError(
-            absl::StrCat(What("put"), ": the profile was sent and is asked again"));
-      }
+    FillDescriptor(chunk.descriptor, announcement.mutable_namespace_());
+    announcement.set_chunk_key(std::string(codec::DigestBytes(chunk.chunk_key)));
+    if (chunk.parent_key) {
+      announcement.set_parent_key(std::string(codec::DigestBytes(*chunk.parent_key)));
     }
+    announcement.set_total_bytes(chunk.container.size());
+    ASSIGN_OR_RETURN(const v1::BeginPutResponse begun, BeginPut(announcement, deadline));
+    if (begun.profile_needed()) return PutResult{.profile_needed = true};
     if (begun.already_stored()) return PutResult{.already_stored = true};
-    RETURN_IF_ERROR(ForgetLimitsOnError(SendFrames(begun.upload_id(), container, deadline)));
-    return Commit(begun.upload_id(), container.size(), deadline);
+    RETURN_IF_ERROR(ForgetLimitsOnError(SendFrames(begun.upload_id(), chunk.container, deadline)));
+    return Commit(begun.upload_id(), chunk.container.size(), deadline);
+  }
+
+  absl::StatusOr<uint64_t> PutProfile(const codec::Digest& id, std::string_view bytes,
+                                      absl::Time deadline, const Cancelled& cancelled) override {
+    ASSIGN_OR_RETURN(const ServerCapabilities limits, CachedCapabilities(deadline, cancelled));
+    if (bytes.size() > limits.max_profile_bytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(What("put profile"), ": the profile has ", bytes.size(),
+                       " bytes; the server takes at most ", limits.max_profile_bytes));
+    }
+    auto sent = SendProfile(*stub_, id, bytes, FrameBytes(limits), What("put profile"), deadline,
+                            cancelled);
+    RETURN_IF_ERROR(ForgetLimitsOnError(sent.status()));
+    return sent;
+  }
+
+  absl::StatusOr<std::string> GetProfile(const codec::Digest& id, uint64_t max_bytes,
+                                         absl::Time deadline, const Cancelled& cancelled) override {
+    return ReceiveProfile(*stub_, id, max_bytes, What("get profile"), deadline, cancelled);
   }
 
  private:
@@ -191,9 +211,7 @@ class GrpcRemoteStore final : public RemoteStore {
 
   absl::Status SendFrames(uint64_t upload_id, std::string_view container, absl::Time deadline) {
     ASSIGN_OR_RETURN(const ServerCapabilities limits, CachedCapabilities(deadline, nullptr));
-    const size_t frame_bytes = limits.max_frame_bytes == 0
-                                   ? kMaxFrameBytes
-                                   : std::min<size_t>(limits.max_frame_bytes, kMaxFrameBytes);
+    const size_t frame_bytes = FrameBytes(limits);
     grpc::ClientContext context;
     SetDeadline(context, deadline);
     v1::PutFrameResponse response;
@@ -234,6 +252,25 @@ class GrpcRemoteStore final : public RemoteStore {
 };
 
 }  // namespace
+
+absl::StatusOr<PutResult> PutWithProfile(
+    RemoteStore& store, const ChunkPut& chunk,
+    const std::function<absl::StatusOr<std::string_view>()>& profile_bytes,
+    const PutTimeouts& timeouts, const std::function<bool()>& cancelled) {
+  for (int attempt = 1;; ++attempt) {
+    ASSIGN_OR_RETURN(const PutResult put, store.Put(chunk, absl::Now() + timeouts.chunk));
+    if (!put.profile_needed) return put;
+    if (attempt == kMaxProfileAttempts) {
+      return absl::AbortedError(absl::StrCat("put at ", store.address(), ": the server has taken ",
+                                             "the profile and asks for it again"));
+    }
+    ASSIGN_OR_RETURN(const std::string_view bytes, profile_bytes());
+    RETURN_IF_ERROR(store
+                        .PutProfile(chunk.descriptor.profile_id, bytes,
+                                    absl::Now() + timeouts.profile, cancelled)
+                        .status());
+  }
+}
 
 std::unique_ptr<RemoteStore> RemoteStore::Create(const std::string& address) {
   return std::make_unique<GrpcRemoteStore>(address);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -96,9 +97,18 @@ class FetchStream {
   virtual void Close() = 0;
 };
 
+// One chunk on its way to a server. Refers to what the caller keeps.
+struct ChunkPut {
+  const codec::NamespaceDescriptor& descriptor;
+  codec::Digest chunk_key = {};
+  std::optional<codec::Digest> parent_key;  // of the chunk before it in the context
+  const std::string& container;
+};
+
 struct PutResult {
   bool already_stored = false;
-  uint64_t sent_bytes = 0;  // of the container
+  bool profile_needed = false;  // nothing is stored: put the profile, then the chunk again
+  uint64_t sent_bytes = 0;      // of the container
 };
 
 class RemoteStore {
@@ -118,13 +128,29 @@ class RemoteStore {
       absl::Time deadline, const std::function<bool()>& cancelled) = 0;
   virtual absl::StatusOr<std::unique_ptr<FetchStream>> OpenFetch(
       const codec::Digest& namespace_digest, const std::string& load_id, absl::Time deadline) = 0;
-  // Stores one container, in frames of at most kMaxFrameBytes. Sends `profile_bytes` only if the
-  // server asks for them. `parent_key` is the key of the chunk before it in the context.
-  virtual absl::StatusOr<PutResult> Put(const codec::NamespaceDescriptor& descriptor,
-                                        const std::string& profile_bytes,
-                                        const codec::Digest& chunk_key,
-                                        const std::optional<codec::Digest>& parent_key,
-                                        const std::string& container, absl::Time deadline) = 0;
+  // Stores one container, in frames of at most kMaxFrameBytes.
+  virtual absl::StatusOr<PutResult> Put(const ChunkPut& chunk, absl::Time deadline) = 0;
+  // Stores a profile for all namespaces that name it, in frames. Returns the bytes sent, 0 if the
+  // server had it. The server forgets it if no chunk that needs it is announced within seconds.
+  virtual absl::StatusOr<uint64_t> PutProfile(const codec::Digest& id, std::string_view bytes,
+                                              absl::Time deadline,
+                                              const std::function<bool()>& cancelled) = 0;
+  // A profile's bytes; their digest is `id`. ResourceExhausted if there are more than `max_bytes`.
+  virtual absl::StatusOr<std::string> GetProfile(const codec::Digest& id, uint64_t max_bytes,
+                                                 absl::Time deadline,
+                                                 const std::function<bool()>& cancelled) = 0;
 };
+
+// Limits of PutWithProfile.
+struct PutTimeouts {
+  absl::Duration chunk;
+  absl::Duration profile = kMaxCallTime;  // profiles are large
+};
+// Puts a chunk, and before it the profile if the server asks for it. `profile_bytes` gives the
+// profile's bytes, which the caller keeps, or says why it has none.
+absl::StatusOr<PutResult> PutWithProfile(
+    RemoteStore& store, const ChunkPut& chunk,
+    const std::function<absl::StatusOr<std::string_view>()>& profile_bytes,
+    const PutTimeouts& timeouts, const std::function<bool()>& cancelled);
 
 }  // namespace sluice::client

@@ -42,14 +42,13 @@ class ChunkPlanes {
   std::vector<std::span<std::byte>> planes_;
 };
 
-absl::StatusOr<codec::EncodedChunk> Encode(const SaveJob& job, size_t chunk,
-                                           const ChunkPlanes& planes) {
+absl::StatusOr<codec::EncodedChunk> Encode(const SaveJob& job, const codec::Profile& profile,
+                                           size_t chunk, const ChunkPlanes& planes) {
   codec::ChunkIdentity identity;
   identity.chunk_key = job.chunk_keys[chunk];
   identity.namespace_digest = codec::NamespaceDigest(job.descriptor);
   identity.start_token = static_cast<uint32_t>(chunk * job.descriptor.chunk_tokens);
-  return codec::EncodeChunk(job.pool->profile(), identity, planes.views(),
-                            job.descriptor.chunk_tokens,
+  return codec::EncodeChunk(profile, identity, planes.views(), job.descriptor.chunk_tokens,
                             codec::EncodeOptions{.lossless = job.lossless});
 }
 
@@ -193,8 +192,12 @@ absl::Status Saver::SaveMissing(const Entry& entry, SaveProgress& progress) {
     return absl::OkStatus();
   }
 
+  ASSIGN_OR_RETURN(const ProfilePtr profile,
+                   job.pool->GetProfile(absl::Now() + config_.profile_timeout, [&] {
+                     return !CheckWanted(entry, /*copied=*/false).ok();
+                   }));
   const size_t blocks_per_chunk = job.block_ids.size() / job.chunk_keys.size();
-  ChunkPlanes planes(job.pool->profile().geometry(), job.descriptor.chunk_tokens);
+  ChunkPlanes planes(job.pool->geometry(), job.descriptor.chunk_tokens);
   bool copied = false;
   for (size_t i = 0; i < manifests->size(); ++i) {
     if ((*manifests)[i].found) {
@@ -210,14 +213,17 @@ absl::Status Saver::SaveMissing(const Entry& entry, SaveProgress& progress) {
       progress.state = SaveState::kCopied;
       entry.ticket->Push(progress);
     }
-    ASSIGN_OR_RETURN(const codec::EncodedChunk encoded, Encode(job, i, planes));
+    ASSIGN_OR_RETURN(const codec::EncodedChunk encoded, Encode(job, *profile, i, planes));
     // The engine may have reused the blocks as soon as it had cancelled.
     RETURN_IF_ERROR(CheckWanted(entry, copied));
     const std::optional<codec::Digest> parent =
         i == 0 ? std::nullopt : std::optional(job.chunk_keys[i - 1]);
     ASSIGN_OR_RETURN(const PutResult put,
-                     store_->Put(job.descriptor, job.pool->profile().bytes(), job.chunk_keys[i],
-                                 parent, encoded.container, absl::Now() + config_.put_timeout));
+                     PutWithProfile(
+                         *store_, {job.descriptor, job.chunk_keys[i], parent, encoded.container},
+                         [&]() -> std::string_view { return profile->bytes(); },
+                         {.chunk = config_.put_timeout, .profile = config_.profile_timeout},
+                         [&] { return !CheckWanted(entry, copied).ok(); }));
     ++(put.already_stored ? progress.existing_chunks : progress.stored_chunks);
     progress.bytes += put.sent_bytes;
   }

@@ -68,6 +68,7 @@ class Saver {
     size_t threads = 1;
     size_t max_saves = 64;                           // waiting or running
     absl::Duration put_timeout = absl::Seconds(10);  // for one chunk, and for the lookup
+    absl::Duration profile_timeout = kMaxCallTime;   // to get the profile, and to put it
   };
 
   Saver(std::shared_ptr<RemoteStore> store, Config config);

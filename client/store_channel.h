@@ -13,8 +13,7 @@
 
 namespace sluice::client {
 
-// Largest message in either direction, bytes: a lookup's answer or a profile; frames are smaller by
-// far.
+// Largest message in either direction, bytes: a lookup's answer; frames are smaller by far.
 inline constexpr int kMaxMessageBytes = 64 << 20;
 
 // Does not connect. Nothing is retried, and calls fail at once while the server is away.

@@ -46,15 +46,14 @@ const ChunkIndex::Entry* ChunkIndex::FindEntry(const ChunkId& id) const {
 }
 
 absl::Status ChunkIndex::AddNamespace(const Digest& digest,
-                                      const codec::NamespaceDescriptor& descriptor,
-                                      std::shared_ptr<const std::string> profile) {
+                                      const codec::NamespaceDescriptor& descriptor) {
   absl::MutexLock lock(&mu_);
   if (namespaces_.contains(digest)) return absl::OkStatus();
   if (namespaces_.size() >= max_namespaces_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the server holds max_namespaces = ", max_namespaces_, " namespaces"));
   }
-  namespaces_[digest] = {descriptor, std::move(profile), {}, 0};
+  namespaces_[digest] = {descriptor, {}, 0};
   return absl::OkStatus();
 }
 
@@ -279,12 +278,11 @@ absl::StatusOr<std::vector<ChunkSummary>> ChunkIndex::ListChunks(const Digest& n
   return list;
 }
 
-absl::StatusOr<std::shared_ptr<const std::string>> ChunkIndex::GetProfile(
-    const Digest& digest) const {
+absl::flat_hash_set<Digest> ChunkIndex::ProfileIds() const {
   absl::MutexLock lock(&mu_);
-  auto space = namespaces_.find(digest);
-  if (space == namespaces_.end()) return NoNamespace(digest);
-  return space->second.profile;
+  absl::flat_hash_set<Digest> ids;
+  for (const auto& [digest, space] : namespaces_) ids.insert(space.descriptor.profile_id);
+  return ids;
 }
 
 StoreUsage ChunkIndex::Usage() const {

@@ -17,6 +17,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -30,8 +31,7 @@ class ChunkIndex {
   ChunkIndex(uint64_t quota_bytes, size_t max_namespaces);
 
   // Makes a namespace known; nothing happens if it is. ResourceExhausted at `max_namespaces`.
-  absl::Status AddNamespace(const Digest& digest, const codec::NamespaceDescriptor& descriptor,
-                            std::shared_ptr<const std::string> profile);
+  absl::Status AddNamespace(const Digest& digest, const codec::NamespaceDescriptor& descriptor);
   bool HasNamespace(const Digest& digest) const;
   // Forgets the namespaces without chunks and returns them.
   std::vector<Digest> RemoveEmptyNamespaces();
@@ -66,7 +66,8 @@ class ChunkIndex {
   absl::StatusOr<std::vector<ChunkSummary>> ListChunks(const Digest& namespace_digest,
                                                        const std::optional<Digest>& after,
                                                        size_t limit) const;
-  absl::StatusOr<std::shared_ptr<const std::string>> GetProfile(const Digest& digest) const;
+  // Of the profiles that namespaces name, those without chunks too.
+  absl::flat_hash_set<Digest> ProfileIds() const;
   StoreUsage Usage() const;
 
  private:
@@ -79,7 +80,6 @@ class ChunkIndex {
   };
   struct Namespace {
     codec::NamespaceDescriptor descriptor;
-    std::shared_ptr<const std::string> profile;
     absl::btree_map<Digest, Entry> chunks;
     uint64_t bytes = 0;
   };

@@ -39,12 +39,13 @@ std::vector<Field> Fields(Config& c) {
       {"server.drain_ms", &c.drain_ms, 0, 600000},
       {"store.data_dir", &c.data_dir},
       {"store.quota", &c.quota_bytes, 1 << 20, kNoMax},
+      {"store.profile_quota", &c.profile_quota_bytes, 1 << 10, kNoMax},
       {"cache.limit", &c.cache_bytes, 0, kNoMax},
       {"cache.max_chunk_percent", &c.cache_max_chunk_percent, 1, 100},
       {"limits.max_frame_bytes", &l.max_frame_bytes, 4 << 10, 1 << 20},
       {"limits.max_keys_per_request", &l.max_keys_per_request, 1, 65536},
       {"limits.max_chunk_bytes", &l.max_chunk_bytes, 4 << 10, kNoMax},
-      {"limits.max_profile_bytes", &l.max_profile_bytes, 1 << 10, 256 << 20},
+      {"limits.max_profile_bytes", &l.max_profile_bytes, 1 << 10, uint64_t{4} << 30},
       {"limits.max_asks_in_flight", &l.max_asks_in_flight, 1, 65536},
       {"limits.max_streams", &l.max_streams, 1, 65536},
       {"limits.max_uploads", &l.max_uploads, 1, 65536},
@@ -255,15 +256,19 @@ void CheckListen(const std::vector<std::string>& listen, std::vector<ConfigFault
 
 std::vector<ConfigFault> CheckConfig(const Config& config) {
   std::vector<ConfigFault> faults = RangeFaults(config);
-  // A chunk must fit; not said of a limit that is out of range itself.
-  const auto check_chunk_fits = [&](const std::string& key, uint64_t bytes) {
-    if (config.limits.max_chunk_bytes <= bytes) return;
+  // What may be put must fit; not said of a limit that is out of range itself.
+  const auto check_fits = [&](const std::string& limit, uint64_t bytes, const std::string& key,
+                              uint64_t space) {
+    if (bytes <= space) return;
     if (std::ranges::find(faults, key, &ConfigFault::key) != faults.end()) return;
-    faults.push_back({"limits.max_chunk_bytes",
-                      absl::StrCat("must not exceed ", key, " (", bytes, " bytes)"), key});
+    faults.push_back({limit, absl::StrCat("must not exceed ", key, " (", space, " bytes)"), key});
   };
-  check_chunk_fits("store.quota", config.quota_bytes);
-  check_chunk_fits("limits.max_upload_bytes", config.limits.max_upload_bytes);
+  const Limits& limits = config.limits;
+  check_fits("limits.max_chunk_bytes", limits.max_chunk_bytes, "store.quota", config.quota_bytes);
+  check_fits("limits.max_chunk_bytes", limits.max_chunk_bytes, "limits.max_upload_bytes",
+             limits.max_upload_bytes);
+  check_fits("limits.max_profile_bytes", limits.max_profile_bytes, "store.profile_quota",
+             config.profile_quota_bytes);
   CheckListen(config.listen, faults);
   if (config.data_dir.empty()) {
     faults.push_back({"store.data_dir", "must be set (or give --data-dir)", ""});

@@ -16,16 +16,16 @@ namespace sluice::server {
 
 // Limits that clients meet. Everything a client can make the server hold has one.
 struct Limits {
-  uint32_t max_frame_bytes = 1 << 20;             // 4 KiB .. 1 MiB
-  uint32_t max_keys_per_request = 2048;           // 1 .. 65536
-  uint64_t max_chunk_bytes = uint64_t{1} << 30;   // 4 KiB ..
-  uint64_t max_profile_bytes = 16 << 20;          // 1 KiB .. 256 MiB
-  uint32_t max_asks_in_flight = 1024;             // of one stream; 1 .. 65536
-  uint32_t max_streams = 256;                     // Fetch and PutFrame streams; 1 .. 65536
-  uint32_t max_uploads = 64;                      // announced and not committed; 1 .. 65536
-  uint64_t max_upload_bytes = uint64_t{8} << 30;  // of all of them together; 4 KiB ..
-  uint32_t upload_ttl_ms = 30000;                 // without a frame; 100 .. 3600000
-  uint32_t max_namespaces = 1024;                 // 1 .. 10000
+  uint32_t max_frame_bytes = 1 << 20;              // 4 KiB .. 1 MiB
+  uint32_t max_keys_per_request = 2048;            // 1 .. 65536
+  uint64_t max_chunk_bytes = uint64_t{1} << 30;    // 4 KiB ..
+  uint64_t max_profile_bytes = uint64_t{1} << 30;  // 1 KiB .. 4 GiB
+  uint32_t max_asks_in_flight = 1024;              // of one stream; 1 .. 65536
+  uint32_t max_streams = 256;                      // of loads, puts and profiles; 1 .. 65536
+  uint32_t max_uploads = 64;                       // announced and not committed; 1 .. 65536
+  uint64_t max_upload_bytes = uint64_t{8} << 30;   // of all of them together; 4 KiB ..
+  uint32_t upload_ttl_ms = 30000;                  // without a frame; 100 .. 3600000
+  uint32_t max_namespaces = 1024;                  // 1 .. 10000
 
   bool operator==(const Limits&) const = default;
 };
@@ -35,10 +35,11 @@ struct Config {
   std::vector<std::string> listen = {"127.0.0.1:7420"};
   uint32_t drain_ms = 5000;  // how long running loads may go on after SIGTERM; 0 .. 600000
 
-  std::string data_dir;                       // must be set
-  uint64_t quota_bytes = uint64_t{64} << 30;  // of all containers on disk; 1 MiB ..
-  uint64_t cache_bytes = uint64_t{1} << 30;   // of containers in memory; 0: no cache
-  uint32_t cache_max_chunk_percent = 25;      // larger chunks bypass the cache; 1 .. 100
+  std::string data_dir;                               // must be set
+  uint64_t quota_bytes = uint64_t{64} << 30;          // of all containers on disk; 1 MiB ..
+  uint64_t profile_quota_bytes = uint64_t{16} << 30;  // of all profiles on disk; 1 KiB ..
+  uint64_t cache_bytes = uint64_t{1} << 30;           // of containers in memory; 0: no cache
+  uint32_t cache_max_chunk_percent = 25;              // larger chunks bypass the cache; 1 .. 100
 
   Limits limits;
   std::string log_level = "info";  // debug, info, warn, error

@@ -37,7 +37,8 @@ class FileReader : public ChunkReader {
 }  // namespace
 
 FileStore::FileStore(FileStoreOptions options)
-    : IndexedStore(options.quota_bytes, options.max_namespaces, options.clock),
+    : IndexedStore({options.quota_bytes, options.profile_quota_bytes, options.max_namespaces},
+                   options.clock),
       options_(std::move(options)),
       files_(*options_.files) {}
 
@@ -64,6 +65,7 @@ absl::Status FileStore::MakeFolders() {
   const std::string temporary = absl::StrCat(options_.data_dir, "/tmp");
   RETURN_IF_ERROR(files_.MakeFolder(temporary));
   RETURN_IF_ERROR(files_.MakeFolder(absl::StrCat(options_.data_dir, "/quarantine")));
+  RETURN_IF_ERROR(files_.MakeFolder(ProfileFolder()));
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(temporary, error)) {
     std::error_code removal;
@@ -177,10 +179,7 @@ absl::Status FileStore::EnsureNamespace(const Announcement& announcement) {
   RETURN_IF_ERROR(files_.MakeFolder(folder));
   RETURN_IF_ERROR(files_.WriteWhole(NewTemporary(), folder, folder + "/namespace",
                                     codec::EncodeNamespace(announcement.descriptor)));
-  RETURN_IF_ERROR(
-      files_.WriteWhole(NewTemporary(), folder, folder + "/profile", announcement.profile));
-  return index_.AddNamespace(digest, announcement.descriptor,
-                             std::make_shared<const std::string>(announcement.profile));
+  return index_.AddNamespace(digest, announcement.descriptor);
 }
 
 absl::StatusOr<CommitResult> FileStore::Place(const Announcement& announcement, HeaderPtr header,

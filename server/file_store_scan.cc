@@ -1,5 +1,5 @@
 // Rebuilds the index at start. Reads the headers of the chunks, not their segments: those are
-// verified when they are first read into the cache.
+// verified when they are first read into the cache. Profiles are verified while they are sent.
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -63,6 +63,8 @@ absl::Status FileStore::Scan() {
     }
   }
   DropEmptyNamespaces();
+  RETURN_IF_ERROR(ScanProfiles());
+  DropUnusedProfiles();
   for (const ChunkId& id : index_.EvictToQuota()) RemoveEvicted(id);
   return absl::OkStatus();
 }
@@ -76,12 +78,7 @@ absl::Status FileStore::ScanNamespace(const std::string& folder, absl::string_vi
   if (codec::NamespaceDigest(descriptor) != digest) {
     return absl::DataLossError("the descriptor's digest is not the folder's name");
   }
-  ASSIGN_OR_RETURN(std::string profile, ReadWhole(folder + "/profile", options_.max_profile_bytes));
-  if (codec::Sha256(std::as_bytes(std::span(profile))) != descriptor.profile_id) {
-    return absl::DataLossError("the profile's SHA-256 is not the descriptor's profile_id");
-  }
-  RETURN_IF_ERROR(index_.AddNamespace(digest, descriptor,
-                                      std::make_shared<const std::string>(std::move(profile))));
+  RETURN_IF_ERROR(index_.AddNamespace(digest, descriptor));
   ASSIGN_OR_RETURN(const auto entries, List(folder));
   for (const fs::directory_entry& entry : entries) {
     if (IsFolder(entry)) ScanShard(entry.path().string(), digest, descriptor);

@@ -4,6 +4,18 @@
 
 namespace sluice::server {
 
+std::vector<NamespaceSummary> IndexedStore::ListNamespaces() {
+  std::vector<NamespaceSummary> namespaces = index_.ListNamespaces();
+  profiles_.Describe(namespaces);
+  return namespaces;
+}
+
+StoreUsage IndexedStore::Usage() {
+  StoreUsage usage = index_.Usage();
+  profiles_.Describe(usage);
+  return usage;
+}
+
 void IndexedStore::Use(const ChunkId& id, absl::Time at) {
   for (const ChunkId& changed : index_.Use(id, at)) PersistUse(changed, at);
 }
@@ -38,7 +50,10 @@ absl::StatusOr<DeleteCounts> IndexedStore::Delete(const Selection& selection, bo
     counts.deleted_bytes += chunk.header->total_bytes();
   }
   if (pins_changed) RETURN_IF_ERROR(PersistPins(selection.namespace_digest));
-  if (selection.keys.empty()) DropEmptyNamespaces();
+  if (selection.keys.empty()) {
+    DropEmptyNamespaces();
+    DropUnusedProfiles();
+  }
   return counts;
 }
 
@@ -48,16 +63,10 @@ absl::StatusOr<BeginPutResult> IndexedStore::BeginPut(Announcement announcement)
     result.already_stored = true;
     return result;
   }
-  if (announcement.profile.empty()) {
-    auto known = index_.GetProfile(announcement.id.namespace_digest);
-    if (!known.ok()) {
-      result.profile_needed = true;
-      return result;
-    }
-    announcement.profile = **known;
-  } else if (codec::Sha256(std::as_bytes(std::span(announcement.profile))) !=
-             announcement.descriptor.profile_id) {
-    return absl::InvalidArgumentError("profile: its SHA-256 is not namespace.profile_id");
+  announcement.profile = profiles_.FindToUse(announcement.descriptor.profile_id);
+  if (announcement.profile == nullptr) {
+    result.profile_needed = true;
+    return result;
   }
   const uint64_t bytes = announcement.total_bytes;
   ASSIGN_OR_RETURN(std::vector<ChunkId> evicted, index_.Reserve(bytes));
@@ -69,6 +78,31 @@ absl::StatusOr<BeginPutResult> IndexedStore::BeginPut(Announcement announcement)
   }
   result.session = *std::move(session);
   return result;
+}
+
+absl::StatusOr<BeginPutResult> IndexedStore::BeginPutProfile(const Digest& id,
+                                                             uint64_t total_bytes) {
+  BeginPutResult result;
+  result.already_stored = profiles_.FindAndKeep(id, KeptUntil()) != nullptr;
+  if (result.already_stored) return result;
+  absl::Status reserved = profiles_.Reserve(total_bytes);
+  if (!reserved.ok()) {
+    DropEmptyNamespaces();
+    DropUnusedProfiles();
+    reserved = profiles_.Reserve(total_bytes);
+  }
+  RETURN_IF_ERROR(reserved);
+  auto session = MakeProfileSession(id, total_bytes);
+  if (!session.ok()) {
+    profiles_.Release(total_bytes);
+    return session.status();
+  }
+  result.session = *std::move(session);
+  return result;
+}
+
+std::vector<Digest> IndexedStore::TakeUnusedProfiles() {
+  return profiles_.RemoveUnused(clock_(), [this] { return index_.ProfileIds(); });
 }
 
 }  // namespace sluice::server

@@ -150,7 +150,7 @@ absl::Status Run(const Config& config, const Flags& flags) {
   options.data_dir = config.data_dir;
   options.quota_bytes = config.quota_bytes;
   options.max_namespaces = config.limits.max_namespaces;
-  options.max_profile_bytes = config.limits.max_profile_bytes;
+  options.profile_quota_bytes = config.profile_quota_bytes;
   options.warn = [](absl::string_view line) { spdlog::warn("{}", std::string(line)); };
   ASSIGN_OR_RETURN(const std::unique_ptr<FileStore> store, FileStore::Open(std::move(options)));
   ChunkCache cache(store.get(), config.cache_bytes, config.cache_max_chunk_bytes());

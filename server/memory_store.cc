@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "codec/status_macros.h"
 #include "server/container_verifier.h"
+#include "server/profile_verifier.h"
 
 namespace sluice::server {
 
@@ -26,6 +27,21 @@ class MemoryReader : public ChunkReader {
  private:
   const HeaderPtr header_;
   const std::string container_;
+};
+
+class MemoryProfileReader : public ProfileReader {
+ public:
+  explicit MemoryProfileReader(ProfilePtr profile) : profile_(std::move(profile)) {}
+
+  const ProfilePtr& profile() const override { return profile_; }
+  absl::Status Read(uint64_t offset, std::span<std::byte> out) const override {
+    std::ranges::copy(std::as_bytes(std::span(profile_->content)).subspan(offset, out.size()),
+                      out.begin());
+    return absl::OkStatus();
+  }
+
+ private:
+  const ProfilePtr profile_;
 };
 
 }  // namespace
@@ -66,8 +82,38 @@ class MemoryPut : public PutSession {
   bool placed_ = false;  // then the reservation has become the chunk's bytes
 };
 
+class MemoryProfilePut : public PutSession {
+ public:
+  MemoryProfilePut(MemoryStore* store, const Digest& id, uint64_t total_bytes)
+      : store_(store), verifier_(id, total_bytes) {}
+  ~MemoryProfilePut() override {
+    if (!placed_) store_->profiles_.Release(verifier_.total_bytes());
+  }
+
+  absl::Status Append(std::span<const std::byte> bytes) override {
+    RETURN_IF_ERROR(verifier_.Append(bytes));
+    content_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<CommitResult> Commit() override {
+    RETURN_IF_ERROR(verifier_.Finish());
+    auto profile = std::make_shared<const StoredProfile>(
+        StoredProfile{verifier_.id(), verifier_.total_bytes(), std::move(content_)});
+    placed_ =
+        store_->profiles_.Insert(std::move(profile), verifier_.total_bytes(), store_->KeptUntil());
+    return placed_ ? CommitResult::kStored : CommitResult::kAlreadyStored;
+  }
+
+ private:
+  MemoryStore* const store_;
+  ProfileVerifier verifier_;
+  std::string content_;
+  bool placed_ = false;  // then the reservation has become the profile's bytes
+};
+
 MemoryStore::MemoryStore(uint64_t quota_bytes, size_t max_namespaces, Clock clock)
-    : IndexedStore(quota_bytes, max_namespaces, std::move(clock)) {}
+    : IndexedStore({quota_bytes, kProfileQuotaBytes, max_namespaces}, std::move(clock)) {}
 
 absl::StatusOr<ReaderPtr> MemoryStore::Open(const ChunkId& id) {
   absl::MutexLock lock(&mu_);
@@ -87,6 +133,17 @@ void MemoryStore::RemoveDamaged(const ChunkId& id, const HeaderPtr& header) {
 
 absl::StatusOr<std::unique_ptr<PutSession>> MemoryStore::MakeSession(Announcement announcement) {
   return std::make_unique<MemoryPut>(this, std::move(announcement));
+}
+
+absl::StatusOr<std::unique_ptr<PutSession>> MemoryStore::MakeProfileSession(const Digest& id,
+                                                                            uint64_t total_bytes) {
+  return std::make_unique<MemoryProfilePut>(this, id, total_bytes);
+}
+
+absl::StatusOr<std::shared_ptr<const ProfileReader>> MemoryStore::OpenProfile(const Digest& id) {
+  ProfilePtr profile = profiles_.Find(id);
+  if (profile == nullptr) return NoProfile(id);
+  return std::make_shared<MemoryProfileReader>(std::move(profile));
 }
 
 absl::StatusOr<bool> MemoryStore::RemoveChunk(const ChunkId& id) {
@@ -112,8 +169,7 @@ absl::StatusOr<CommitResult> MemoryStore::Place(const Announcement& announcement
   absl::MutexLock lock(&mu_);
   if (index_.Find(id) != nullptr) return CommitResult::kAlreadyStored;
   if (!index_.HasNamespace(id.namespace_digest)) index_.RemoveEmptyNamespaces();
-  RETURN_IF_ERROR(index_.AddNamespace(id.namespace_digest, announcement.descriptor,
-                                      std::make_shared<const std::string>(announcement.profile)));
+  RETURN_IF_ERROR(index_.AddNamespace(id.namespace_digest, announcement.descriptor));
   chunks_[id] = MakeMemoryReader(header, std::move(container));
   index_.Insert(id, std::move(header), announcement.total_bytes, now, announcement.parent_key);
   index_.Use(id, now);

@@ -63,7 +63,7 @@ void FillChunk(const ChunkSummary& chunk, absl::Time now, v1::ChunkInfo* out) {
 std::string ServerVersion() { return "sluiced " SLUICE_VERSION; }
 
 uint64_t MaxMessageBytes(const Limits& limits) {
-  return std::max({kMinMessageBytes, uint64_t{limits.max_frame_bytes}, limits.max_profile_bytes,
+  return std::max({kMinMessageBytes, uint64_t{limits.max_frame_bytes},
                    limits.max_keys_per_request * kKeyBytes}) +
          kMessageOverheadBytes;
 }
@@ -81,6 +81,7 @@ StoreService::StoreService(Store* store, ChunkCache* cache, const Limits& limits
 void StoreService::Tick() {
   const absl::Time now = clock_();
   uploads_.Reap(now);
+  store_->DropUnusedProfiles();
   streams_.CancelSilent(now - absl::Milliseconds(limits_.upload_ttl_ms));
 }
 
@@ -211,6 +212,7 @@ grpc::Status StoreService::ListNamespaces(grpc::ServerContext*, const v1::ListNa
     FillDescriptor(space.descriptor, info->mutable_namespace_());
     info->set_chunks(space.chunks);
     info->set_bytes(space.bytes);
+    info->set_profile_bytes(space.profile_bytes);
   }
   return grpc::Status::OK;
 }
@@ -232,15 +234,6 @@ absl::Status StoreService::DoListChunks(const v1::ListChunksRequest& request,
   for (const ChunkSummary& chunk : chunks) FillChunk(chunk, now, response.add_chunks());
   if (more) response.set_next_after_key(ToBytes(chunks.back().id.key));
   return absl::OkStatus();
-}
-
-grpc::Status StoreService::GetProfile(grpc::ServerContext*, const v1::GetProfileRequest* request,
-                                      v1::GetProfileResponse* response) {
-  const auto digest = ReadNamespaceDigest(request->namespace_digest());
-  if (!digest.ok()) return ToGrpc(digest.status());
-  const auto profile = store_->GetProfile(*digest);
-  if (profile.ok()) response->set_profile(**profile);
-  return ToGrpc(profile.status());
 }
 
 grpc::Status StoreService::Stats(grpc::ServerContext*, const v1::StatsRequest*,
@@ -265,6 +258,9 @@ grpc::Status StoreService::Stats(grpc::ServerContext*, const v1::StatsRequest*,
   response->set_evicted_chunks(store.evicted_chunks);
   response->set_damaged(damaged_);
   response->set_uploads(uploads_.size());
+  response->set_profiles(store.profiles);
+  response->set_profile_bytes(store.profile_bytes);
+  response->set_profile_quota_bytes(store.profile_quota_bytes);
   return grpc::Status::OK;
 }
 

@@ -32,7 +32,7 @@ class StoreService final : public v1::Store::Service {
       Store* store, ChunkCache* cache, const Limits& limits,
       Clock clock = [] { return absl::Now(); });
 
-  // Forgets expired uploads and stalled streams; call about once a second.
+  // Forgets expired uploads, stalled streams and profiles without use; call about once a second.
   void Tick();
   // From now on new work is refused with UNAVAILABLE; loads and uploads in progress may end.
   void StartDrain();
@@ -57,8 +57,10 @@ class StoreService final : public v1::Store::Service {
                               v1::ListNamespacesResponse*) override;
   grpc::Status ListChunks(grpc::ServerContext*, const v1::ListChunksRequest*,
                           v1::ListChunksResponse*) override;
+  grpc::Status PutProfile(grpc::ServerContext*, grpc::ServerReader<v1::PutProfileRequest>*,
+                          v1::PutProfileResponse*) override;
   grpc::Status GetProfile(grpc::ServerContext*, const v1::GetProfileRequest*,
-                          v1::GetProfileResponse*) override;
+                          grpc::ServerWriter<v1::ProfileFrame>*) override;
   grpc::Status Stats(grpc::ServerContext*, const v1::StatsRequest*, v1::StatsResponse*) override;
 
  private:
@@ -75,6 +77,11 @@ class StoreService final : public v1::Store::Service {
   absl::Status DoPutFrames(grpc::ServerContext* context,
                            grpc::ServerReader<v1::PutFrameRequest>* reader,
                            v1::PutFrameResponse& response);
+  absl::Status DoPutProfile(grpc::ServerContext* context,
+                            grpc::ServerReader<v1::PutProfileRequest>* reader,
+                            v1::PutProfileResponse& response);
+  absl::Status DoGetProfile(grpc::ServerContext* context, const v1::GetProfileRequest& request,
+                            grpc::ServerWriter<v1::ProfileFrame>* writer);
   absl::Status DoDelete(const v1::DeleteRequest& request, v1::DeleteResponse& response);
   absl::Status DoListChunks(const v1::ListChunksRequest& request, v1::ListChunksResponse& response);
 

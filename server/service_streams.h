@@ -30,7 +30,7 @@ class StreamRegistry {
 
     // Declares the load that the stream carries; null before the session ends.
     void SetSession(FetchSession* session);
-    // Notes that the client has sent something.
+    // Notes that the client has sent or taken something.
     void Touch(absl::Time now);
 
    private:
@@ -45,7 +45,7 @@ class StreamRegistry {
   size_t size() const;
   size_t fetch_count() const;
 
-  // Cancels the streams that carry no load and have been silent since `before`.
+  // Cancels the streams that carry no load and on which nothing has moved since `before`.
   void CancelSilent(absl::Time before);
   // Cancels the loads that have nothing to answer.
   void CancelIdleLoads();

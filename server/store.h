@@ -1,9 +1,13 @@
 // Where a server keeps encoded chunks. A chunk is immutable: its key is written once, then read or
 // removed.
 //
+// A profile is immutable and named by the SHA-256 of its bytes. There is one copy of it for all
+// namespaces that name it; it is stored before them and leaves when no namespace and no put uses
+// it.
+//
 // Thread-safe: every function may be called from any thread; all of them may wait for the disk.
 // Times are passed in by the caller or come from the clock that the store was made with. Errors:
-// NotFound (namespace, chunk), InvalidArgument and DataLoss (bytes that are not what was
+// NotFound (namespace, chunk, profile), InvalidArgument and DataLoss (bytes that are not what was
 // announced), ResourceExhausted (quota, disk, limits), Unavailable (I/O, with the path).
 //
 // Order of eviction. Every chunk has a use second: the whole second of its last use. The chunk with
@@ -62,6 +66,24 @@ class ChunkReader {
 
 using ReaderPtr = std::shared_ptr<const ChunkReader>;
 
+// A stored profile. Whoever holds one keeps it from being forgotten. Immutable.
+struct StoredProfile {
+  Digest id = {};
+  uint64_t bytes = 0;
+  std::string content;  // of a store in memory; else empty
+};
+
+using ProfilePtr = std::shared_ptr<const StoredProfile>;
+
+// An open profile. Immutable and thread-safe; stays readable after the profile is forgotten.
+class ProfileReader {
+ public:
+  virtual ~ProfileReader() = default;
+  virtual const ProfilePtr& profile() const = 0;
+  // As ChunkReader::Read.
+  virtual absl::Status Read(uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
 // Chunks to act on: `keys` of a namespace, or all of it if there are none.
 struct Selection {
   Digest namespace_digest = {};
@@ -72,29 +94,29 @@ struct Selection {
 // What a writer says before it sends a chunk. The namespace digest is that of the descriptor.
 struct Announcement {
   codec::NamespaceDescriptor descriptor;
-  std::string profile;  // empty: the store has it already, or will say that it needs it
   ChunkId id;
   std::optional<Digest> parent_key;
   uint64_t total_bytes = 0;
+  ProfilePtr profile;  // set by the store
 };
 
 enum class CommitResult { kStored, kAlreadyStored };
 
-// One chunk on its way in. One thread at a time; destroying it before a successful Commit undoes
-// everything. Bytes are hostile: they are checked as they come.
+// One chunk or profile on its way in. One thread at a time; destroying it before a successful
+// Commit undoes everything. Bytes are hostile: they are checked as they come.
 class PutSession {
  public:
   virtual ~PutSession() = default;
-  // The next bytes of the container. After an error the session can only be destroyed.
+  // The next bytes of the container or profile. After an error the session can only be destroyed.
   virtual absl::Status Append(std::span<const std::byte> bytes) = 0;
-  // Makes the chunk durable, then visible. Call once, after the last byte.
+  // Makes it durable, then visible. Call once, after the last byte.
   virtual absl::StatusOr<CommitResult> Commit() = 0;
 };
 
 // Exactly one of the three holds.
 struct BeginPutResult {
   bool already_stored = false;
-  bool profile_needed = false;
+  bool profile_needed = false;  // put it first
   std::unique_ptr<PutSession> session;
 };
 
@@ -109,6 +131,7 @@ struct NamespaceSummary {
   codec::NamespaceDescriptor descriptor;
   uint64_t chunks = 0;
   uint64_t bytes = 0;
+  uint64_t profile_bytes = 0;  // 0: the store has lost the profile
 };
 
 struct ChunkSummary {
@@ -125,7 +148,13 @@ struct StoreUsage {
   uint64_t reserved_bytes = 0;  // by puts in progress
   uint64_t quota_bytes = 0;
   uint64_t evicted_chunks = 0;  // since start
+  uint64_t profiles = 0;
+  uint64_t profile_bytes = 0;  // not part of `bytes`
+  uint64_t profile_quota_bytes = 0;
 };
+
+// How long a profile may wait for the first put that uses it.
+inline constexpr absl::Duration kProfilePatience = absl::Seconds(30);
 
 class Store {
  public:
@@ -154,8 +183,17 @@ class Store {
   virtual absl::StatusOr<std::vector<ChunkSummary>> ListChunks(const Digest& namespace_digest,
                                                                const std::optional<Digest>& after,
                                                                size_t limit) = 0;
-  virtual absl::StatusOr<std::shared_ptr<const std::string>> GetProfile(
-      const Digest& namespace_digest) = 0;
+  // Reserves the bytes of a profile; `already_stored` or a session. ResourceExhausted if the quota
+  // of profiles is full. A profile that was put stays for kProfilePatience though no put and no
+  // namespace uses it.
+  virtual absl::StatusOr<BeginPutResult> BeginPutProfile(const Digest& id,
+                                                         uint64_t total_bytes) = 0;
+  virtual absl::StatusOr<std::shared_ptr<const ProfileReader>> OpenProfile(const Digest& id) = 0;
+  // As RemoveDamaged; namespaces that name the profile keep their chunks, and the next put into one
+  // brings it back.
+  virtual void RemoveDamagedProfile(const ProfilePtr& profile) = 0;
+  // Forgets the profiles that nothing uses and nobody waits for; call now and then.
+  virtual void DropUnusedProfiles() = 0;
   virtual StoreUsage Usage() = 0;
 };
 

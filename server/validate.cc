@@ -47,6 +47,20 @@ absl::StatusOr<codec::NamespaceDescriptor> ReadDescriptor(const v1::NamespaceDes
   return descriptor;
 }
 
+absl::Status CheckPayload(const std::string& payload, uint64_t offset, uint64_t checksum,
+                          const Limits& limits) {
+  if (payload.empty() || payload.size() > limits.max_frame_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("payload: ", payload.size(),
+                     " bytes, must be 1 .. max_frame_bytes = ", limits.max_frame_bytes));
+  }
+  if (codec::Checksum(std::as_bytes(std::span(payload))) != checksum) {
+    return absl::DataLossError(
+        absl::StrCat("checksum: does not match the payload at offset ", offset));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Digest> ReadNamespaceDigest(const std::string& bytes) {
@@ -107,12 +121,6 @@ absl::StatusOr<Announcement> ReadBeginPut(const v1::BeginPutRequest& request,
                                           const Limits& limits) {
   Announcement announcement;
   ASSIGN_OR_RETURN(announcement.descriptor, ReadDescriptor(request.namespace_()));
-  if (request.profile().size() > limits.max_profile_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("profile: ", request.profile().size(),
-                     " bytes, at most max_profile_bytes = ", limits.max_profile_bytes));
-  }
-  announcement.profile = request.profile();
   announcement.id.namespace_digest = codec::NamespaceDigest(announcement.descriptor);
   ASSIGN_OR_RETURN(announcement.id.key, codec::DigestFromBytes(request.chunk_key(), "chunk_key"));
   if (!request.parent_key().empty()) {
@@ -133,18 +141,31 @@ absl::StatusOr<Announcement> ReadBeginPut(const v1::BeginPutRequest& request,
 }
 
 absl::Status CheckPutFrame(const v1::PutFrameRequest& request, const Limits& limits) {
-  const std::string& payload = request.payload();
   if (request.upload_id() == 0) return absl::InvalidArgumentError("upload_id: must not be 0");
-  if (payload.empty() || payload.size() > limits.max_frame_bytes) {
+  return CheckPayload(request.payload(), request.offset(), request.checksum(), limits);
+}
+
+absl::StatusOr<ProfileOpening> ReadPutProfile(const v1::PutProfileRequest& first,
+                                              const Limits& limits) {
+  ProfileOpening opening;
+  ASSIGN_OR_RETURN(opening.id, codec::DigestFromBytes(first.profile_id(), "profile_id"));
+  opening.total_bytes = first.frame().total_bytes();
+  if (opening.total_bytes == 0) return absl::InvalidArgumentError("total_bytes: must not be 0");
+  if (opening.total_bytes > limits.max_profile_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("total_bytes: ", opening.total_bytes,
+                     ", at most max_profile_bytes = ", limits.max_profile_bytes));
+  }
+  return opening;
+}
+
+absl::Status CheckProfileFrame(const v1::ProfileFrame& frame, uint64_t expected_offset,
+                               const Limits& limits) {
+  if (frame.offset() != expected_offset) {
     return absl::InvalidArgumentError(
-        absl::StrCat("payload: ", payload.size(),
-                     " bytes, must be 1 .. max_frame_bytes = ", limits.max_frame_bytes));
+        absl::StrCat("offset: ", frame.offset(), " sent, ", expected_offset, " expected"));
   }
-  if (codec::Checksum(std::as_bytes(std::span(payload))) != request.checksum()) {
-    return absl::DataLossError(
-        absl::StrCat("checksum: does not match the payload at offset ", request.offset()));
-  }
-  return absl::OkStatus();
+  return CheckPayload(frame.payload(), frame.offset(), frame.checksum(), limits);
 }
 
 absl::StatusOr<Selection> ReadSelector(const v1::Selector& selector, const Limits& limits) {

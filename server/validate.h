@@ -38,6 +38,17 @@ absl::StatusOr<Announcement> ReadBeginPut(const v1::BeginPutRequest& request, co
 // Checks size and checksum (DataLoss) of a frame.
 absl::Status CheckPutFrame(const v1::PutFrameRequest& request, const Limits& limits);
 
+struct ProfileOpening {
+  Digest id = {};
+  uint64_t total_bytes = 0;
+};
+// `first` opens the stream; its frame is checked like the others.
+absl::StatusOr<ProfileOpening> ReadPutProfile(const v1::PutProfileRequest& first,
+                                              const Limits& limits);
+// Checks offset, size and checksum (DataLoss) of a frame.
+absl::Status CheckProfileFrame(const v1::ProfileFrame& frame, uint64_t expected_offset,
+                               const Limits& limits);
+
 absl::StatusOr<Selection> ReadSelector(const v1::Selector& selector, const Limits& limits);
 
 struct PageQuery {

@@ -8,6 +8,7 @@
 #include "client/cli/encode_context.h"
 #include "client/cli/json.h"
 #include "client/cli/options.h"
+#include "client/cli/profiles.h"
 #include "client/cli/progress.h"
 #include "client/cli/statistics.h"
 #include "client/cli/synthetic.h"
@@ -29,7 +30,7 @@ constexpr char kBenchModel[] = "sluice-bench";
 
 struct Options {
   ServerOptions server;
-  std::string like;
+  std::string like, profile;
   SyntheticShape shape;
   uint32_t chunk_tokens = 256;
   uint32_t contexts = 4, loads = 32, concurrency = 4;
@@ -45,8 +46,13 @@ std::string EvenFault(const std::string& text) {
   return odd ? absl::StrCat(text, " is odd; head_dim must be even") : "";
 }
 
+struct BenchContext {
+  codec::ContextFile file;
+  ProfilePtr profile;
+};
+
 // One encoded context; the others differ from it in their first token only.
-absl::StatusOr<EncodedContext> MakeContext(const Options& options) {
+absl::StatusOr<BenchContext> MakeContext(const Options& options) {
   SyntheticContext context;
   if (options.like.empty()) {
     context = MakeSynthetic(options.shape, options.seed);
@@ -58,23 +64,27 @@ absl::StatusOr<EncodedContext> MakeContext(const Options& options) {
     return WithHint(absl::InvalidArgumentError("the context is shorter than one chunk"),
                     "see --tokens and --chunk-tokens");
   }
-  ASSIGN_OR_RETURN(const auto profile, codec::Profile::Builtin(context.input.geometry));
+  ASSIGN_OR_RETURN(ProfilePtr profile,
+                   LoadProfile(options.profile, context.input.geometry, &options.server));
   IdentityOptions identity;
   identity.chunk_tokens = options.chunk_tokens;
   identity.model = kBenchModel;
   identity.salt = absl::StrCat(getpid(), ".", absl::ToUnixMicros(absl::Now()));  // nobody else's
-  ASSIGN_OR_RETURN(auto descriptor, MakeDescriptor(identity, context.input, profile));
-  return EncodeContext({.input = context.input,
-                        .profile = profile,
-                        .descriptor = descriptor,
-                        .lossless = options.level == codec::kLossless,
-                        .last_partial_chunk = false});
+  ASSIGN_OR_RETURN(auto descriptor, MakeDescriptor(identity, context.input, *profile));
+  ASSIGN_OR_RETURN(EncodedContext encoded,
+                   EncodeContext({.input = context.input,
+                                  .profile = *profile,
+                                  .descriptor = descriptor,
+                                  .lossless = options.level == codec::kLossless,
+                                  .last_partial_chunk = false}));
+  return BenchContext{std::move(encoded.file), std::move(profile)};
 }
 
 // Stores the contexts; returns the keys of each.
 absl::StatusOr<std::vector<std::vector<codec::Digest>>> Store(const Options& options,
                                                               client::RemoteStore& store,
-                                                              codec::ContextFile file) {
+                                                              BenchContext context) {
+  codec::ContextFile& file = context.file;
   std::vector<std::vector<codec::Digest>> contexts;
   Progress progress("storing contexts", options.contexts);
   for (uint32_t i = 0; i < options.contexts; ++i) {
@@ -85,8 +95,10 @@ absl::StatusOr<std::vector<std::vector<codec::Digest>>> Store(const Options& opt
     for (size_t chunk = 0; chunk < keys.size(); ++chunk) {
       std::optional<codec::Digest> parent;
       if (chunk > 0) parent = keys[chunk - 1];
-      const auto put = store.Put(file.descriptor, file.profile_bytes, keys[chunk], parent,
-                                 file.containers[chunk], options.server.Deadline());
+      const auto put = client::PutWithProfile(
+          store, {file.descriptor, keys[chunk], parent, file.containers[chunk]},
+          [&]() -> std::string_view { return context.profile->bytes(); },
+          {.chunk = absl::Seconds(options.server.timeout_s)}, nullptr);
       if (!put.ok()) return ExplainUnreachable(put.status(), options.server.address);
     }
     contexts.push_back(keys);
@@ -125,14 +137,12 @@ void Report(const Options& options, const BenchResult& result, uint64_t plane_by
 }
 
 absl::StatusOr<ExitCode> Bench(const Options& options) {
-  ASSIGN_OR_RETURN(const EncodedContext context, MakeContext(options));
-  const std::string& profile_bytes = context.file.profile_bytes;
-  ASSIGN_OR_RETURN(const auto profile,
-                   codec::Profile::Parse(std::as_bytes(std::span(profile_bytes))));
+  ASSIGN_OR_RETURN(const BenchContext context, MakeContext(options));
+  const codec::Profile& profile = *context.profile;
   BenchLoad bench;
   bench.store = client::RemoteStore::Create(options.server.address);
   bench.descriptor = context.file.descriptor;
-  ASSIGN_OR_RETURN(bench.contexts, Store(options, *bench.store, context.file));
+  ASSIGN_OR_RETURN(bench.contexts, Store(options, *bench.store, context));
   bench.loads = options.loads;
   bench.concurrency = options.concurrency;
   bench.slo = absl::Milliseconds(options.slo_ms);
@@ -166,6 +176,7 @@ void AddBench(CLI::App& app, Run& run) {
       ->capture_default_str();
   AddLevel(*sub, options->level, "Only this level (default: the best that the time allows)");
   sub->add_option("--like", options->like, "Use this cache instead of a made-up one");
+  AddProfile(*sub, options->profile)->needs("--like");
   number("--layers", options->shape.model_layers, "Made-up cache: model layers", 500);
   number("--heads", options->shape.num_heads, "Made-up cache: KV heads", 1024);
   number("--dim", options->shape.head_dim, "Made-up cache: head_dim, even", 1024)

@@ -5,9 +5,9 @@
 #include "client/cli/json.h"
 #include "client/cli/options.h"
 #include "client/cli/output_metadata.h"
+#include "client/cli/profiles.h"
 #include "client/cli/units.h"
 #include "client/context_input.h"
-#include "codec/bytes.h"
 #include "codec/status_macros.h"
 
 namespace sluice::cli {
@@ -20,22 +20,23 @@ constexpr char kExamples[] = R"(Examples:
 The metadata of the original is restored; sluice_level says which level was decoded.)";
 
 struct Options {
-  std::string in, out;
+  std::string in, out, profile;
   std::optional<codec::Level> level;
   bool json = false;
 };
 
 absl::StatusOr<ExitCode> Decode(const Options& options) {
-  RETURN_IF_ERROR(CheckOutput(options.out, {options.in}));
+  RETURN_IF_ERROR(CheckOutput(options.out, {options.in, options.profile}));
   ASSIGN_OR_RETURN(const codec::ContextFile file, ReadContextFile(options.in));
-  auto profile = codec::Profile::Parse(codec::AsBytes(file.profile_bytes));
-  if (!profile.ok()) return WithPrefix(profile.status(), absl::StrCat(options.in, ": profile"));
-  const codec::Level level = options.level.value_or(DefaultLevel(*profile));
-  auto planes = DecodeContext(file, *profile, level);
+  const auto found = ProfileOf(file, options.profile);
+  if (!found.ok()) return WithPrefix(found.status(), options.in);
+  const codec::Profile& profile = **found;
+  const codec::Level level = options.level.value_or(DefaultLevel(profile));
+  auto planes = DecodeContext(file, profile, level);
   if (!planes.ok()) return WithPrefix(planes.status(), options.in);
 
   Metadata metadata = file.metadata;
-  CompleteMetadata(file.descriptor, profile->geometry(), metadata);
+  CompleteMetadata(file.descriptor, profile.geometry(), metadata);
   if (!file.token_ids.empty()) metadata["token_ids"] = client::FormatTokenIds(file.token_ids);
   metadata["sluice_level"] = codec::LevelName(level);
   const client::TokenRange all[] = {{0, planes->num_tokens()}};
@@ -62,6 +63,8 @@ void AddDecode(CLI::App& app, Run& run) {
   sub->add_option("IN", options->in, "Encoded context, .sluice")->required();
   sub->add_option("OUT", options->out, "Cache, safetensors")->required();
   AddLevel(*sub, options->level, "Level (default: the finest lossy one)");
+  AddProfile(*sub, options->profile)
+      ->description("Profile of the file, if it is not inside (default: this user's)");
   AddJson(*sub, options->json);
 }
 

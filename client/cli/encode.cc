@@ -3,6 +3,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/encode_context.h"
 #include "client/cli/json.h"
+#include "client/cli/profiles.h"
 #include "client/cli/table.h"
 #include "client/cli/units.h"
 #include "client/file_io.h"
@@ -15,6 +16,7 @@ namespace {
 constexpr char kExamples[] = R"(Examples:
   sluice encode cache.safetensors cache.sluice
   sluice encode --lossless --model my-model cache.safetensors cache.sluice
+  sluice encode --profile my-model.profile cache.safetensors cache.sluice
 The input has tensors layers.{i}.k and layers.{i}.v, [num_kv_heads, num_tokens, head_dim].)";
 
 struct Options {
@@ -58,16 +60,19 @@ void PrintTable(const EncodedContext& context) {
 absl::StatusOr<ExitCode> Encode(const Options& options) {
   RETURN_IF_ERROR(CheckOutput(options.out, {options.in, options.profile}));
   ASSIGN_OR_RETURN(const client::ContextInput input, client::ReadContext(options.in));
-  ASSIGN_OR_RETURN(const codec::Profile profile, LoadProfile(options.profile, input.geometry));
-  ASSIGN_OR_RETURN(auto descriptor, MakeDescriptor(options.identity, input, profile));
+  ASSIGN_OR_RETURN(const ProfilePtr profile, LoadProfile(options.profile, input.geometry, nullptr));
+  ASSIGN_OR_RETURN(auto descriptor, MakeDescriptor(options.identity, input, *profile));
   ASSIGN_OR_RETURN(const EncodedContext context, EncodeContext({.input = input,
-                                                                .profile = profile,
+                                                                .profile = *profile,
                                                                 .descriptor = descriptor,
                                                                 .lossless = options.lossless}));
   RETURN_IF_ERROR(context.file.Validate());
   const std::string bytes = codec::SerializeContextFile(context.file);
   const std::span<const std::byte> parts[] = {codec::AsBytes(bytes)};
   RETURN_IF_ERROR(client::WriteFile(options.out, parts));
+  if (context.file.profile_bytes.empty()) {
+    KeepProfile(profile);
+  }
   for (const std::string& note : context.notes) Note(note);
   if (options.verbose) {
     for (const std::string& note : input.notes) Note(note);
@@ -91,7 +96,7 @@ void AddEncode(CLI::App& app, Run& run) {
                              options, Encode);
   sub->add_option("IN", options->in, "Cache, safetensors")->required();
   sub->add_option("OUT", options->out, "Encoded context, .sluice")->required();
-  sub->add_option("-p,--profile", options->profile, "Profile of the model (default: built in)");
+  AddProfile(*sub, options->profile);
   sub->add_flag("--lossless", options->lossless, "Add a bit-exact level");
   AddIdentity(*sub, options->identity);
   AddJson(*sub, options->json);

@@ -19,8 +19,6 @@ namespace {
 
 using client::ContextInput;
 
-constexpr uint64_t kMaxProfileBytes = uint64_t{4} << 30;
-
 // Does the metadata have one of these keys, for all model layers or one?
 bool HasMetadata(const ContextInput& input, std::initializer_list<absl::string_view> keys) {
   return std::ranges::any_of(input.file.metadata(), [&](const auto& entry) {
@@ -47,24 +45,6 @@ std::vector<std::string> InputNotes(const ContextInput& input) {
     }
   }
   return notes;
-}
-
-absl::StatusOr<codec::Profile> LoadProfile(const std::string& path,
-                                           const codec::Geometry& geometry) {
-  if (path.empty()) return codec::Profile::Builtin(geometry);
-  ASSIGN_OR_RETURN(const std::string bytes, client::ReadFile(path, kMaxProfileBytes));
-  if (!IsProfile(bytes)) return absl::InvalidArgumentError(absl::StrCat(path, ": not a profile"));
-  auto profile = codec::Profile::Parse(codec::AsBytes(bytes));
-  if (absl::IsUnimplemented(profile.status())) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", profile.status().message()));
-  }
-  if (!profile.ok()) return WithPrefix(profile.status(), path);
-  if (profile->geometry() != geometry) {
-    return WithHint(absl::InvalidArgumentError(
-                        absl::StrCat(path, ": the profile is for a model with another geometry")),
-                    absl::StrCat("compare with: sluice inspect ", path));
-  }
-  return profile;
 }
 
 absl::StatusOr<codec::NamespaceDescriptor> MakeDescriptor(const IdentityOptions& options,
@@ -94,7 +74,9 @@ absl::StatusOr<EncodedContext> EncodeContext(const EncodeRequest& request) {
 
   EncodedContext result;
   result.file.descriptor = request.descriptor;
-  result.file.profile_bytes = request.profile.bytes();
+  if (request.profile.bytes().size() <= kMaxEmbeddedProfileBytes) {
+    result.file.profile_bytes = request.profile.bytes();
+  }
   result.file.token_ids = input.token_ids;
   result.file.metadata = input.file.metadata();
   result.file.metadata.erase("token_ids");  // kept as numbers

@@ -14,9 +14,8 @@
 
 namespace sluice::cli {
 
-// The profile in the file, which must be made for `geometry`; the built-in one if `path` is empty.
-absl::StatusOr<codec::Profile> LoadProfile(const std::string& path,
-                                           const codec::Geometry& geometry);
+// Larger profiles are not put into context files, which name them anyway.
+inline constexpr size_t kMaxEmbeddedProfileBytes = 1 << 20;
 
 // The namespace of an input, with what the options overwrite.
 absl::StatusOr<codec::NamespaceDescriptor> MakeDescriptor(const IdentityOptions& options,

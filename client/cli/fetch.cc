@@ -9,6 +9,7 @@
 #include "client/cli/fetch_load.h"
 #include "client/cli/fetch_plan.h"
 #include "client/cli/json.h"
+#include "client/cli/profiles.h"
 #include "client/cli/table.h"
 #include "client/cli/units.h"
 #include "codec/status_macros.h"
@@ -91,7 +92,7 @@ absl::Status WriteOut(const FetchOptions& options, const FetchPlan& plan, const 
     }
   }
   Metadata metadata = plan.metadata;
-  CompleteMetadata(plan.descriptor, plan.profile.geometry(), metadata);
+  CompleteMetadata(plan.descriptor, plan.profile->geometry(), metadata);
   DescribeTokens(plan.token_ids, ranges, missing, metadata);
   DescribeLevels(levels, metadata);
   return fetched.planes.Save(options.out, ranges, metadata);
@@ -101,7 +102,7 @@ absl::Status WriteOut(const FetchOptions& options, const FetchPlan& plan, const 
 absl::StatusOr<bool> Check(const client::ContextInput& original, const FetchOptions& options,
                            const FetchPlan& plan, const Fetched& fetched, Json& json) {
   ASSIGN_OR_RETURN(const auto checked,
-                   CheckChunks(original, plan.profile, plan.descriptor.chunk_tokens,
+                   CheckChunks(original, *plan.profile, plan.descriptor.chunk_tokens,
                                fetched.result.outcomes, fetched.planes));
   Json list = Json::array();
   size_t good = 0;
@@ -186,7 +187,7 @@ absl::StatusOr<ExitCode> Fetch(const FetchOptions& options) {
   if (!options.check.empty()) {  // before anything is loaded in vain
     ASSIGN_OR_RETURN(original, client::ReadContext(options.check));
     const uint32_t num_tokens = plan.num_chunks() * plan.descriptor.chunk_tokens;
-    absl::Status same = CheckShapes(*original, plan.profile, num_tokens);
+    absl::Status same = CheckShapes(*original, *plan.profile, num_tokens);
     if (!same.ok()) return WithPrefix(same, options.check);
   }
   const bool through_node = !options.node.empty();
@@ -268,9 +269,9 @@ void AddFetch(CLI::App& app, Run& run) {
       ->excludes("--server");
   sub->add_option("--namespace", options->name_space, "With --tokens: the namespace to load from")
       ->excludes("--like");
-  sub->add_option("-p,--profile", options->profile, "With --like: profile (default: built in)")
-      ->excludes("--tokens")
-      ->excludes("--node");
+  AddProfile(*sub, options->profile)
+      ->description("With --like: profile (default: the namespace's; with --node: built in)")
+      ->excludes("--tokens");
   AddIdentity(*sub, options->identity);
   AddJson(*sub, options->json);
 }

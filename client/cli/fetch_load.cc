@@ -25,7 +25,7 @@ class MemorySink : public client::PlaneSink {
   absl::Status Write(uint32_t chunk_index, size_t group,
                      std::span<const std::span<const std::byte>> planes) override {
     const uint32_t chunk_tokens = plan_.descriptor.chunk_tokens;
-    const size_t first_plane = plan_.profile.groups()[group].first_plane;
+    const size_t first_plane = plan_.profile->groups()[group].first_plane;
     for (size_t i = 0; i < planes.size(); ++i) {
       RETURN_IF_ERROR(
           planes_.Write(first_plane + i, chunk_index * chunk_tokens, chunk_tokens, planes[i]));
@@ -39,7 +39,7 @@ class MemorySink : public client::PlaneSink {
 };
 
 absl::StatusOr<ContextPlanes> MakePlanes(const FetchPlan& plan) {
-  return ContextPlanes::Create(plan.profile.geometry(),
+  return ContextPlanes::Create(plan.profile->geometry(),
                                plan.num_chunks() * plan.descriptor.chunk_tokens);
 }
 
@@ -76,7 +76,7 @@ absl::StatusOr<Fetched> LoadFromServer(const FetchOptions& options, const FetchP
   Progress progress("loading chunks", plan.num_chunks());
   uint64_t done = 0;
   client::LoadResult result = loader->Load(
-      plan.profile, load, sink, [&](const ChunkOutcome&) { progress.Update(++done); }, nullptr);
+      *plan.profile, load, sink, [&](const ChunkOutcome&) { progress.Update(++done); }, nullptr);
   return Fetched{std::move(planes), std::move(result)};
 }
 
@@ -84,8 +84,9 @@ absl::StatusOr<Fetched> LoadThroughNode(const FetchOptions& options, const Fetch
   ASSIGN_OR_RETURN(ContextPlanes planes, MakePlanes(plan));
   const uint32_t chunk_tokens = plan.descriptor.chunk_tokens;
   ASSIGN_OR_RETURN(NodeSession session,
-                   NodeSession::Open(options.node, plan.profile.geometry(), planes.num_tokens(),
-                                     chunk_tokens, options.server.timeout_s));
+                   NodeSession::Open(options.node, plan.profile->geometry(),
+                                     options.profile.empty() ? nullptr : plan.profile.get(),
+                                     planes.num_tokens(), chunk_tokens, options.server.timeout_s));
   client::NodeLoad load;
   load.identity = plan.descriptor;
   load.pool_id = session.pool_id();

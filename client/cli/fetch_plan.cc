@@ -5,10 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/encode_context.h"
 #include "client/cli/failure.h"
+#include "client/cli/node_commands.h"
 #include "client/context_input.h"
 #include "client/file_io.h"
 #include "client/remote_admin.h"
-#include "codec/bytes.h"
 #include "codec/status_macros.h"
 
 namespace sluice::cli {
@@ -18,6 +18,26 @@ using client::NamespaceInfo;
 
 constexpr uint64_t kMaxTokensFileBytes = uint64_t{256} << 20;
 
+// The one profile with which the server has namespaces like `descriptor`, which then gets its id;
+// `builtin` if the server has a namespace with that, or none, or several, or does not answer.
+absl::StatusOr<ProfilePtr> ProfileOfNamespace(const ServerOptions& server,
+                                              const codec::Geometry& geometry, ProfilePtr builtin,
+                                              codec::NamespaceDescriptor& descriptor) {
+  const auto all = client::RemoteAdmin::Create(server.address)->ListNamespaces(server.Deadline());
+  if (!all.ok()) return builtin;  // the load says so
+  std::vector<codec::Digest> found;
+  codec::NamespaceDescriptor wanted = descriptor;
+  for (const NamespaceInfo& info : *all) {
+    wanted.profile_id = info.descriptor.profile_id;
+    if (info.descriptor == wanted) found.push_back(wanted.profile_id);
+  }
+  if (found.size() != 1 || found.front() == builtin->id()) return builtin;
+  ASSIGN_OR_RETURN(ProfilePtr profile, GetProfile(found.front(), &server));
+  if (profile->geometry() != geometry) return builtin;
+  descriptor.profile_id = profile->id();
+  return profile;
+}
+
 absl::StatusOr<FetchPlan> PlanLike(const FetchOptions& options) {
   ASSIGN_OR_RETURN(client::ContextInput input, client::ReadContext(options.like));
   if (input.token_ids.empty()) {
@@ -25,8 +45,15 @@ absl::StatusOr<FetchPlan> PlanLike(const FetchOptions& options) {
                         options.like, ": no token_ids in its metadata; chunks are named by them")),
                     "give them with --tokens FILE");
   }
-  ASSIGN_OR_RETURN(codec::Profile profile, LoadProfile(options.profile, input.geometry));
-  ASSIGN_OR_RETURN(auto descriptor, MakeDescriptor(options.identity, input, profile));
+  ServerOptions server = options.server;
+  if (!options.node.empty() && !options.profile.empty()) {
+    ASSIGN_OR_RETURN(server, ServerOfNode(options.node, options.server.timeout_s));
+  }
+  ASSIGN_OR_RETURN(ProfilePtr profile, LoadProfile(options.profile, input.geometry, &server));
+  ASSIGN_OR_RETURN(auto descriptor, MakeDescriptor(options.identity, input, *profile));
+  if (options.profile.empty() && options.node.empty()) {
+    ASSIGN_OR_RETURN(profile, ProfileOfNamespace(server, input.geometry, profile, descriptor));
+  }
   Metadata metadata = input.file.metadata();
   return FetchPlan{std::move(descriptor), std::move(profile), std::move(input.token_ids),
                    std::move(metadata)};
@@ -93,10 +120,7 @@ absl::StatusOr<FetchPlan> PlanTokens(const FetchOptions& options) {
   if (!token_ids.ok()) return WithPrefix(token_ids.status(), options.tokens_file);
   const auto admin = client::RemoteAdmin::Create(options.server.address);
   ASSIGN_OR_RETURN(NamespaceInfo info, FindNamespace(*admin, options));
-  ASSIGN_OR_RETURN(const std::string bytes,
-                   admin->GetProfile(info.namespace_digest, info.descriptor.profile_id,
-                                     options.server.Deadline()));
-  ASSIGN_OR_RETURN(codec::Profile profile, codec::Profile::Parse(codec::AsBytes(bytes)));
+  ASSIGN_OR_RETURN(ProfilePtr profile, GetProfile(info.descriptor.profile_id, &options.server));
   return FetchPlan{std::move(info.descriptor), std::move(profile), *std::move(token_ids), {}};
 }
 

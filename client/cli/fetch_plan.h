@@ -10,6 +10,7 @@
 #include "adapt/planner.h"
 #include "client/cli/options.h"
 #include "client/cli/output_metadata.h"
+#include "client/cli/profiles.h"
 #include "codec/chunk_key.h"
 #include "codec/profile.h"
 
@@ -22,7 +23,7 @@ struct FetchOptions {
   std::string name_space;   // NAMESPACE, if the identity is not enough
   std::string like;         // a cache file: token ids, geometry and identity
   std::string tokens_file;  // or only token ids; the server knows the rest
-  std::string profile;
+  std::string profile;      // FILE or ID; empty: that of the namespace, else the built-in one
   std::string out;
   std::string check;  // the original; empty for none
   uint32_t slo_ms = 30'000;
@@ -33,7 +34,7 @@ struct FetchOptions {
 
 struct FetchPlan {
   codec::NamespaceDescriptor descriptor;
-  codec::Profile profile;
+  ProfilePtr profile;
   std::vector<uint32_t> token_ids;
   Metadata metadata;  // of the file that the context is like
 

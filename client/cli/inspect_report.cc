@@ -4,6 +4,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/decode_context.h"
+#include "client/cli/profiles.h"
 #include "client/cli/units.h"
 #include "codec/bytes.h"
 #include "codec/context_file.h"
@@ -107,10 +108,16 @@ absl::Status InspectContext(const std::string& bytes, InspectReport& report) {
   }
   report.kind = "context";
   AddNamespace(file->descriptor, report);
-  ASSIGN_OR_RETURN(const auto profile, codec::Profile::Parse(codec::AsBytes(file->profile_bytes)));
-  AddProfile(profile, report);
-  if (profile.id() != file->descriptor.profile_id) {
-    return absl::DataLossError("profile is not the one that the namespace names");
+  const auto found = ProfileOf(*file, "");
+  if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
+  const codec::Profile* profile = found.ok() ? found->get() : nullptr;
+  if (profile != nullptr) {
+    AddProfile(*profile, report);
+  } else {
+    const std::string id = codec::DigestHex(file->descriptor.profile_id);
+    report.facts.emplace_back("profile", id);
+    report.facts.emplace_back("", "neither in the file nor on this host");
+    report.details["profile"] = {{"id", id}};
   }
   const auto keys = codec::ChunkKeys(codec::NamespaceDigest(file->descriptor), file->token_ids,
                                      file->descriptor.chunk_tokens);
@@ -119,12 +126,16 @@ absl::Status InspectContext(const std::string& bytes, InspectReport& report) {
     InspectedChunk chunk = InspectChunk(i, file->containers[i]);
     absl::Status status;
     if (chunk.fault.empty()) status = CheckChunk(*file, i, chunk.header);
-    if (chunk.fault.empty() && status.ok()) status = codec::CheckCompatible(profile, chunk.header);
+    if (chunk.fault.empty() && status.ok() && profile != nullptr) {
+      status = codec::CheckCompatible(*profile, chunk.header);
+    }
     if (!status.ok()) chunk.fault = std::string(status.message());
     if (chunk.fault.empty() && i < keys.size() && keys[i] != chunk.header.chunk_key) {
       chunk.fault = "chunk_key is not that of the token ids";
     }
-    chunk.elements = chunk.num_tokens * profile.geometry().elements_per_token();
+    if (profile != nullptr) {
+      chunk.elements = chunk.num_tokens * profile->geometry().elements_per_token();
+    }
     tokens += chunk.num_tokens;
     AddChunk(std::move(chunk), report);
   }

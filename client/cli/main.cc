@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
+#include "spdlog/spdlog.h"
 
 namespace sluice::cli {
 namespace {
@@ -70,9 +71,10 @@ int Main(int argc, char** argv) {
   app.footer(kFooter);
   app.set_version_flag("-v,--version", "sluice " SLUICE_VERSION);
   app.require_subcommand(1);
+  spdlog::set_level(spdlog::level::off);  // the library's log lines are for daemons
   Run run;
-  for (auto add : {AddCalibrate, AddEncode, AddDecode, AddInspect, AddPut, AddFetch, AddLs, AddRm,
-                   AddPin, AddStats, AddPing, AddBench}) {
+  for (auto add : {AddCalibrate, AddProfileCommands, AddEncode, AddDecode, AddInspect, AddPut,
+                   AddFetch, AddLs, AddRm, AddPin, AddStats, AddPing, AddBench}) {
     add(app, run);
   }
   if (argc > 1) {

@@ -8,6 +8,7 @@
 #include "client/cli/decode_context.h"
 #include "client/cli/encode_context.h"
 #include "client/cli/json.h"
+#include "client/cli/profiles.h"
 #include "client/cli/table.h"
 #include "client/cli/units.h"
 #include "client/context_input.h"
@@ -47,7 +48,30 @@ absl::Status ExplainFailedSave(const absl::Status& status, client::NodeClient& n
       absl::StrCat("is sluiced running at ", about->server, "?"));
 }
 
+// The profile of the put; one that was given is put on the daemon's server, if it is not there.
+absl::StatusOr<ProfilePtr> OfferProfile(const NodePutOptions& options,
+                                        const codec::Geometry& geometry) {
+  const std::string& given = options.source.profile;
+  if (given.empty()) return LoadProfile(given, geometry, nullptr);
+  ASSIGN_OR_RETURN(const ServerOptions server, ServerOfNode(options.socket, options.timeout_s));
+  ASSIGN_OR_RETURN(ProfilePtr profile, LoadProfile(given, geometry, &server));
+  const auto sent = client::RemoteStore::Create(server.address)
+                        ->PutProfile(profile->id(), profile->bytes(),
+                                     absl::Now() + client::kMaxCallTime, nullptr);
+  if (!sent.ok()) return ExplainUnreachable(sent.status(), server.address);
+  return profile;
+}
+
 }  // namespace
+
+absl::StatusOr<ServerOptions> ServerOfNode(const std::string& socket, double timeout_s) {
+  const auto status = client::NodeClient::Create(socket)->Status(After(timeout_s));
+  if (!status.ok()) return ExplainNoNode(status.status(), socket);
+  ServerOptions server;
+  server.address = status->server;
+  server.timeout_s = timeout_s;
+  return server;
+}
 
 absl::Status ExplainNoNode(const absl::Status& status, const std::string& socket) {
   if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
@@ -58,14 +82,20 @@ absl::Status ExplainNoNode(const absl::Status& status, const std::string& socket
 }
 
 absl::StatusOr<NodeSession> NodeSession::Open(const std::string& socket,
-                                              const codec::Geometry& geometry, uint32_t num_tokens,
+                                              const codec::Geometry& geometry,
+                                              const codec::Profile* profile, uint32_t num_tokens,
                                               uint32_t chunk_tokens, double timeout_s) {
   const uint32_t block_tokens = std::gcd(chunk_tokens, kBlockTokens);
   NodeSession session;
   session.client_ = client::NodeClient::Create(socket);
   ASSIGN_OR_RETURN(session.pool_,
                    client::EnginePool::Create(geometry, num_tokens / block_tokens, block_tokens));
-  auto pool_id = session.client_->RegisterPool(*session.pool_, After(timeout_s));
+  std::optional<codec::Digest> profile_id;
+  if (profile != nullptr) profile_id = profile->id();
+  // The daemon may have to fetch the profile first.
+  const absl::Time deadline =
+      profile == nullptr ? After(timeout_s) : absl::Now() + client::kMaxCallTime;
+  auto pool_id = session.client_->RegisterPool(*session.pool_, profile_id, deadline);
   if (!pool_id.ok()) return ExplainNoNode(pool_id.status(), socket);
   session.pool_id_ = *pool_id;
   session.pool_->Unlink();
@@ -98,12 +128,13 @@ absl::StatusOr<ExitCode> PutThroughNode(const NodePutOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": needs token_ids in its metadata and ", chunk_tokens, " tokens"));
   }
-  ASSIGN_OR_RETURN(const auto profile, codec::Profile::Builtin(input.geometry));
+  ASSIGN_OR_RETURN(const ProfilePtr profile, OfferProfile(options, input.geometry));
   client::NodeSave save;
-  ASSIGN_OR_RETURN(save.identity, MakeDescriptor(options.source.identity, input, profile));
+  ASSIGN_OR_RETURN(save.identity, MakeDescriptor(options.source.identity, input, *profile));
   ASSIGN_OR_RETURN(NodeSession session,
-                   NodeSession::Open(options.socket, input.geometry, num_tokens, chunk_tokens,
-                                     options.timeout_s));
+                   NodeSession::Open(options.socket, input.geometry,
+                                     options.source.profile.empty() ? nullptr : profile.get(),
+                                     num_tokens, chunk_tokens, options.timeout_s));
   RETURN_IF_ERROR(Fill(input, num_tokens, session));
   save.pool_id = session.pool_id();
   save.token_ids.assign(input.token_ids.begin(), input.token_ids.begin() + num_tokens);

@@ -17,8 +17,11 @@ namespace sluice::cli {
 // A connection to the daemon with a registered pool that holds one context, in order of blocks.
 class NodeSession {
  public:
+  // The pool has the built-in profile if `profile` is null. Another one must be on the storage
+  // server, from where the daemon takes it.
   static absl::StatusOr<NodeSession> Open(const std::string& socket,
-                                          const codec::Geometry& geometry, uint32_t num_tokens,
+                                          const codec::Geometry& geometry,
+                                          const codec::Profile* profile, uint32_t num_tokens,
                                           uint32_t chunk_tokens, double timeout_s);
   NodeSession(NodeSession&&) = default;
   ~NodeSession();  // unregisters the pool
@@ -35,6 +38,9 @@ class NodeSession {
   std::unique_ptr<client::EnginePool> pool_;
   uint64_t pool_id_ = 0;
 };
+
+// The daemon's storage server.
+absl::StatusOr<ServerOptions> ServerOfNode(const std::string& socket, double timeout_s);
 
 struct NodePutOptions {
   std::string socket;

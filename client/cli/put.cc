@@ -21,6 +21,7 @@ constexpr char kExamples[] = R"(Examples:
   sluice put cache.safetensors
   sluice put --server 10.0.0.7:7420 --lossless --tenant alice cache.safetensors
   sluice put cache.sluice
+  sluice put --profile my-model.profile cache.safetensors
   sluice put --node /run/sluice/node.sock cache.safetensors
 Only full chunks are stored; a chunk that is there already is not sent again.)";
 
@@ -50,8 +51,9 @@ absl::StatusOr<std::vector<PutChunk>> PutAll(client::RemoteStore& store, const S
     std::optional<codec::Digest> parent;
     if (i > 0) parent = keys[i - 1];
     const absl::Time start = absl::Now();
-    auto put = store.Put(file.descriptor, file.profile_bytes, keys[i], parent, file.containers[i],
-                         server.Deadline());
+    auto put = client::PutWithProfile(
+        store, {file.descriptor, keys[i], parent, file.containers[i]},
+        [&] { return ProfileBytes(source); }, {.chunk = absl::Seconds(server.timeout_s)}, nullptr);
     if (!put.ok()) {
       return WithPrefix(ExplainUnreachable(put.status(), server.address),
                         absl::StrCat("chunk ", i, " of ", file.containers.size()));
@@ -122,7 +124,7 @@ absl::StatusOr<ExitCode> Put(const Options& options) {
                            .timeout_s = options.server.timeout_s,
                            .json = options.json});
   }
-  ASSIGN_OR_RETURN(const Source source, OpenSource(options.source));
+  ASSIGN_OR_RETURN(const Source source, OpenSource(options.source, &options.server));
   const auto store = client::RemoteStore::Create(options.server.address);
   ASSIGN_OR_RETURN(const auto chunks, PutAll(*store, source, options.server));
   for (const std::string& note : source.notes) Note(note);
@@ -151,9 +153,7 @@ void AddPut(CLI::App& app, Run& run) {
   AddServer(*sub, options->server);
   sub->add_option("-n,--node", options->node, "Store through the daemon at this socket")
       ->excludes("--server");
-  sub->add_option("-p,--profile", options->source.profile,
-                  "Profile of the model (default: built in)")
-      ->excludes("--node");
+  AddProfile(*sub, options->source.profile);
   sub->add_flag("--lossless", options->source.lossless, "Store a bit-exact level too");
   AddIdentity(*sub, options->source.identity);
   AddJson(*sub, options->json);

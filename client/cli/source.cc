@@ -39,7 +39,9 @@ absl::Status CheckAgrees(const SourceOptions& options, const codec::ContextFile&
                                *options.identity.chunk_tokens),
                   "leave out --chunk-tokens, or encode the cache again");
   }
-  if (!options.profile.empty()) return refuse("has a profile already", "leave out --profile");
+  if (!options.profile.empty() && !file.profile_bytes.empty()) {
+    return refuse("has a profile already", "leave out --profile");
+  }
   if (options.lossless && !std::ranges::all_of(file.containers, HasLossless)) {
     return refuse("has no lossless level", "encode the cache with --lossless");
   }
@@ -53,9 +55,11 @@ absl::StatusOr<Source> FromContextFile(const SourceOptions& options) {
   RETURN_IF_ERROR(CheckAgrees(options, file));
   source.num_tokens = static_cast<uint32_t>(file.token_ids.size());
   if (file.token_ids.empty()) return NoTokenIds(options.path);
-  ASSIGN_OR_RETURN(const auto profile, codec::Profile::Parse(codec::AsBytes(file.profile_bytes)));
-  if (profile.id() != file.descriptor.profile_id) {
-    return absl::DataLossError(absl::StrCat(options.path, ": profile is not the namespace's"));
+  auto profile = ProfileOf(file, options.profile);
+  if (profile.ok()) {
+    source.profile = *std::move(profile);
+  } else if (!absl::IsNotFound(profile.status())) {  // the server may have it
+    return WithPrefix(profile.status(), options.path);
   }
   const size_t num_full = file.token_ids.size() / file.descriptor.chunk_tokens;
   if (file.containers.size() < num_full) {
@@ -73,22 +77,23 @@ absl::StatusOr<Source> FromContextFile(const SourceOptions& options) {
   return source;
 }
 
-absl::StatusOr<Source> FromCacheFile(const SourceOptions& options) {
+absl::StatusOr<Source> FromCacheFile(const SourceOptions& options, const ServerOptions* server) {
   ASSIGN_OR_RETURN(const client::ContextInput input, client::ReadContext(options.path));
   if (input.token_ids.empty()) return NoTokenIds(options.path);
   const uint32_t chunk_tokens = options.identity.ChunkTokens();
   if (input.num_tokens < chunk_tokens) {
     return NoFullChunk(options.path, input.num_tokens, chunk_tokens);
   }
-  ASSIGN_OR_RETURN(const auto profile, LoadProfile(options.profile, input.geometry));
-  ASSIGN_OR_RETURN(auto descriptor, MakeDescriptor(options.identity, input, profile));
+  ASSIGN_OR_RETURN(ProfilePtr profile, LoadProfile(options.profile, input.geometry, server));
+  ASSIGN_OR_RETURN(auto descriptor, MakeDescriptor(options.identity, input, *profile));
   ASSIGN_OR_RETURN(EncodedContext encoded, EncodeContext({.input = input,
-                                                          .profile = profile,
+                                                          .profile = *profile,
                                                           .descriptor = descriptor,
                                                           .lossless = options.lossless,
                                                           .last_partial_chunk = false}));
   Source source;
   source.file = std::move(encoded.file);
+  source.profile = std::move(profile);
   source.num_tokens = input.num_tokens;
   source.notes = std::move(encoded.notes);
   return source;
@@ -101,8 +106,14 @@ bool HasLossless(const std::string& container) {
   return header.ok() && header->LayerOfLevel(codec::kLossless) >= 0;
 }
 
-absl::StatusOr<Source> OpenSource(const SourceOptions& options) {
-  auto source = IsContextFile(options.path) ? FromContextFile(options) : FromCacheFile(options);
+absl::StatusOr<std::string_view> ProfileBytes(const Source& source) {
+  if (source.profile != nullptr) return std::string_view(source.profile->bytes());
+  return ProfileOf(source.file, "").status();
+}
+
+absl::StatusOr<Source> OpenSource(const SourceOptions& options, const ServerOptions* server) {
+  auto source =
+      IsContextFile(options.path) ? FromContextFile(options) : FromCacheFile(options, server);
   if (!source.ok()) return source;
   const uint32_t chunk_tokens = source->file.descriptor.chunk_tokens;
   if (const uint32_t rest = source->num_tokens % chunk_tokens; rest != 0) {

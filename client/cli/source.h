@@ -3,30 +3,36 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/cli/options.h"
+#include "client/cli/profiles.h"
 #include "codec/context_file.h"
 
 namespace sluice::cli {
 
 struct SourceOptions {
   std::string path;
-  std::string profile;  // of a cache file; empty for the built-in one
+  std::string profile;  // FILE or ID; empty: the built-in one, or that of the .sluice file
   bool lossless = false;
   IdentityOptions identity;
 };
 
 struct Source {
   codec::ContextFile file;         // full chunks only, with their keys
+  ProfilePtr profile;              // null if it is neither in the .sluice file nor on this host
   uint32_t num_tokens = 0;         // of the context, with those that make no full chunk
   std::vector<std::string> notes;  // for the user
 };
 
 bool HasLossless(const std::string& container);
 
-// InvalidArgument if there are no token ids, which keys are made of, or no full chunk.
-absl::StatusOr<Source> OpenSource(const SourceOptions& options);
+// InvalidArgument if there are no token ids, which keys are made of, or no full chunk. A profile
+// that is named by its id may come from `server`, which may be null.
+absl::StatusOr<Source> OpenSource(const SourceOptions& options, const ServerOptions* server);
+// The bytes of the source's profile, or what to do about there being none.
+absl::StatusOr<std::string_view> ProfileBytes(const Source& source);
 
 }  // namespace sluice::cli

@@ -40,7 +40,10 @@ Json ToJson(const client::ServerStats& stats) {
           {"committed_chunks", stats.committed_chunks},
           {"evicted_chunks", stats.evicted_chunks},
           {"damaged", stats.damaged},
-          {"uploads", stats.uploads}};
+          {"uploads", stats.uploads},
+          {"profiles", stats.profiles},
+          {"profile_bytes", stats.profile_bytes},
+          {"profile_quota_bytes", stats.profile_quota_bytes}};
 }
 
 std::string Share(uint64_t part, uint64_t whole) {
@@ -57,6 +60,8 @@ void PrintText(const client::ServerStats& stats) {
       {"disk",
        absl::StrCat(FormatBytes(stats.disk_bytes), " of ", FormatBytes(stats.disk_quota_bytes),
                     " (", Share(stats.disk_bytes, stats.disk_quota_bytes), ")")},
+      {"profiles", absl::StrCat(FormatCount(stats.profiles), ", ", FormatBytes(stats.profile_bytes),
+                                " of ", FormatBytes(stats.profile_quota_bytes))},
       {"cache",
        absl::StrCat(FormatBytes(stats.cache_bytes), " of ", FormatBytes(stats.cache_limit_bytes),
                     "; hits ", Share(stats.cache_hits, stats.cache_hits + stats.cache_misses))},

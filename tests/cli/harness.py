@@ -53,7 +53,8 @@ class CliTest(unittest.TestCase):
         arguments = [str(argument) for argument in arguments]
         result = Result(arguments, subprocess.run(
             [os.environ["SLUICE_CLI"], *arguments], capture_output=True, text=True,
-            timeout=LIMIT_S, check=False))
+            timeout=LIMIT_S, check=False,
+            env={**os.environ, "XDG_CACHE_HOME": str(self.path("user-cache"))}))
         if code is not None:
             self.assertEqual(result.code, code, str(result))
         return result

@@ -41,7 +41,9 @@ class HelpTest(harness.CliTest):
                 (["ping", "--timeout", "x"], '"x" is not a number'),
                 (["rm", "x", "--idle", "-1"], "is not in 0.."),
                 (["bench", "--dim", "127"], "127 is odd"),
-                (["put", "--node", "a", "--profile", "b", "c"], "--profile")):
+                (["profile"], "subcommand"),
+                (["profile", "show"], "PROFILE"),
+                (["bench", "--profile", "b"], "--like")):
             with self.subTest(arguments):
                 self.refused(*arguments, says=[says])
 
@@ -218,8 +220,18 @@ class EncodeTest(harness.CliTest):
 
     def test_wrong_profile(self):
         self.path("profile").write_bytes(b"not a profile at all, but long enough to be read")
-        self.refused("encode", "--profile", self.path("profile"), self.cache(),
-                     self.path("c.sluice"), says=["not a profile"])
+        out = self.path("c.sluice")
+        self.refused("encode", "--profile", self.path("profile"), self.cache(), out,
+                     says=["not a profile"])
+        self.refused("encode", "--profile", self.path("none"), self.cache(), out,
+                     says=["cannot open", "give a profile's file, or an id"])
+        for word in ("none", "xyz", "123"):
+            self.refused("encode", "--profile", word, self.cache(), out,
+                         says=[f'profile "{word}"', "no such file, and no id", "sluice profile ls"])
+        self.refused("encode", "--profile", "ab" * 32, self.cache(), out,
+                     says=["ab" * 32, "is not here", "sluice profile get"])
+        self.refused("encode", "--profile", "abcd", self.cache(), out,
+                     says=["no profile's id begins with abcd"])
 
 
 class DecodeAndInspectTest(harness.CliTest):
@@ -298,6 +310,12 @@ class DecodeAndInspectTest(harness.CliTest):
         self.encoded.write_bytes(data)
         self.refused("inspect", self.encoded, says=["version 99"])
         self.refused("decode", self.encoded, self.path("out"), says=["version 99"])
+
+    def test_profile_is_inside(self):
+        """A small profile is in the file; another one would not be it."""
+        id_ = self.sluice("inspect", "--json", self.encoded).json()["profile"]["id"]
+        self.assertFalse(self.path("user-cache").exists())
+        self.refused("profile", "show", id_, says=["is not here", "sluice profile get"])
 
     def test_truncated(self):
         data = self.encoded.read_bytes()

@@ -196,7 +196,6 @@ grpc::Status FakeStore::BeginPut(grpc::ServerContext* /*context*/,
     return grpc::Status::OK;
   }
   const std::string& profile_id = request->namespace_().profile_id();
-  if (!request->profile().empty()) profiles_[profile_id] = request->profile();
   if (!profiles_.contains(profile_id)) {
     response->set_profile_needed(true);
     return grpc::Status::OK;
@@ -238,13 +237,64 @@ grpc::Status FakeStore::CommitPut(grpc::ServerContext* /*context*/,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeStore::GetProfile(grpc::ServerContext* /*context*/,
-                                   const v1::GetProfileRequest* /*request*/,
-                                   v1::GetProfileResponse* response) {
+grpc::Status FakeStore::PutProfile(grpc::ServerContext* /*context*/,
+                                   grpc::ServerReader<v1::PutProfileRequest>* reader,
+                                   v1::PutProfileResponse* response) {
+  v1::PutProfileRequest request;
+  std::string id, profile;
+  while (reader->Read(&request)) {
+    if (profile.empty()) id = request.profile_id();
+    const v1::ProfileFrame& frame = request.frame();
+    if (frame.offset() != profile.size() ||
+        codec::Checksum(AsBytes(frame.payload())) != frame.checksum()) {
+      return {grpc::StatusCode::DATA_LOSS, "frame out of order or damaged"};
+    }
+    profile += frame.payload();
+  }
+  if (profile.size() != request.frame().total_bytes()) {
+    return {grpc::StatusCode::INVALID_ARGUMENT, "total_bytes"};
+  }
   absl::MutexLock lock(&mutex_);
-  if (profiles_.empty()) return {grpc::StatusCode::NOT_FOUND, "no such namespace"};
-  response->set_profile(profiles_.begin()->second);
+  if (num_put_profiles_++ >= faults_.forget_profiles) profiles_[id] = profile;
   return grpc::Status::OK;
+}
+
+grpc::Status FakeStore::GetProfile(grpc::ServerContext* context,
+                                   const v1::GetProfileRequest* request,
+                                   grpc::ServerWriter<v1::ProfileFrame>* writer) {
+  {
+    absl::MutexLock lock(&mutex_);
+    ++num_get_profiles_;
+  }
+  if (!Hold(context)) return grpc::Status::CANCELLED;
+  const std::string profile = StoredProfile(request->profile_id());
+  if (profile.empty()) return {grpc::StatusCode::NOT_FOUND, "no such profile"};
+  for (size_t offset = 0; offset < profile.size(); offset += faults_.profile_frame_bytes) {
+    v1::ProfileFrame frame;
+    frame.set_offset(offset);
+    frame.set_total_bytes(profile.size());
+    frame.set_payload(profile.substr(offset, faults_.profile_frame_bytes));
+    frame.set_checksum(codec::Checksum(AsBytes(frame.payload())));
+    if (faults_.tamper_profile) faults_.tamper_profile(frame);
+    if (!writer->Write(frame)) break;
+  }
+  return grpc::Status::OK;
+}
+
+void FakeStore::AddProfile(const std::string& profile) {
+  absl::MutexLock lock(&mutex_);
+  profiles_[std::string(codec::DigestBytes(codec::Sha256(AsBytes(profile))))] = profile;
+}
+
+std::string FakeStore::StoredProfile(const std::string& id) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = profiles_.find(id);
+  return found == profiles_.end() ? "" : found->second;
+}
+
+int FakeStore::num_get_profiles() const {
+  absl::MutexLock lock(&mutex_);
+  return num_get_profiles_;
 }
 
 grpc::Status FakeStore::ListNamespaces(grpc::ServerContext* /*context*/,

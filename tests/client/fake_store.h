@@ -25,7 +25,11 @@ class FakeStore final : public v1::Store::Service {
     std::function<void(v1::LookupResponse&)> tamper_lookup = nullptr;
     std::function<void(v1::FetchFrame&)> tamper_frame = nullptr;
     std::function<void(v1::PutFrameResponse&)> tamper_received = nullptr;
-    // Lookup and each ask are not answered before Release(), or until the call is cancelled.
+    std::function<void(v1::ProfileFrame&)> tamper_profile = nullptr;
+    size_t profile_frame_bytes = 1 << 18;
+    int forget_profiles = 0;  // that many profiles are taken and not kept
+    // Lookup, each ask and each profile are not answered before Release(), or until the call is
+    // cancelled.
     bool hold = false;
     size_t frame_bytes = 1 << 20;
   };
@@ -46,6 +50,10 @@ class FakeStore final : public v1::Store::Service {
   v1::BeginPutRequest last_put() const;
   int num_lookups() const;
   int num_puts() const;
+  // Profiles by their raw id.
+  void AddProfile(const std::string& profile);
+  std::string StoredProfile(const std::string& id) const;
+  int num_get_profiles() const;
 
   grpc::Status GetCapabilities(grpc::ServerContext* context,
                                const v1::GetCapabilitiesRequest* request,
@@ -61,8 +69,11 @@ class FakeStore final : public v1::Store::Service {
                         v1::PutFrameResponse* response) override;
   grpc::Status CommitPut(grpc::ServerContext* context, const v1::CommitPutRequest* request,
                          v1::CommitPutResponse* response) override;
+  grpc::Status PutProfile(grpc::ServerContext* context,
+                          grpc::ServerReader<v1::PutProfileRequest>* reader,
+                          v1::PutProfileResponse* response) override;
   grpc::Status GetProfile(grpc::ServerContext* context, const v1::GetProfileRequest* request,
-                          v1::GetProfileResponse* response) override;
+                          grpc::ServerWriter<v1::ProfileFrame>* writer) override;
   grpc::Status ListNamespaces(grpc::ServerContext* context,
                               const v1::ListNamespacesRequest* request,
                               v1::ListNamespacesResponse* response) override;
@@ -87,6 +98,8 @@ class FakeStore final : public v1::Store::Service {
   v1::BeginPutRequest last_put_ ABSL_GUARDED_BY(mutex_);
   int num_lookups_ ABSL_GUARDED_BY(mutex_) = 0;
   int num_puts_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_put_profiles_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_get_profiles_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace sluice::client

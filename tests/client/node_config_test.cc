@@ -19,9 +19,11 @@ TEST(NodeConfigTest, DefaultsAreGood) { EXPECT_THAT(NodeConfig().Faults(), IsEmp
 TEST(NodeConfigTest, ReadsEveryKey) {
   const NodeConfigFile file = ParseNodeConfig(
       "[node]\nserver = 'h:1'\nsocket = '/s'\nchunk_tokens = 64\ndrain_ms = 1\n"
+      "profile_cache_dir = '/p'\nprofile_cache_bytes = 4_000_000\n"
       "[load]\nreserve_ms = 2\ndecode_threads = 8\n[save]\nput_timeout_ms = 3\nthreads = 4\n"
       "[limits]\npools = 5\nloads = 6\nsaves = 7\ntokens_per_request = 5000\n"
-      "load_memory_bytes = 2_000_000\nchunk_bytes = 3_000_000\n[log]\nlevel = 'warn'\n",
+      "load_memory_bytes = 2_000_000\nchunk_bytes = 3_000_000\nprofile_memory_bytes = "
+      "5\n[log]\nlevel = 'warn'\n",
       "f");
   EXPECT_THAT(file.faults, IsEmpty());
   const NodeConfig& c = file.config;
@@ -29,11 +31,13 @@ TEST(NodeConfigTest, ReadsEveryKey) {
   EXPECT_EQ(c.server, "h:1");
   EXPECT_EQ(c.socket, "/s");
   EXPECT_EQ(c.log_level, "warn");
+  EXPECT_EQ(c.profile_cache_dir, "/p");
   EXPECT_THAT((std::vector<uint64_t>{c.chunk_tokens, c.drain_ms, c.reserve_ms, c.decode_threads,
                                      c.put_timeout_ms, c.save_threads, c.limits.pools,
                                      c.limits.loads, c.limits.saves, c.limits.tokens_per_request,
-                                     c.limits.load_memory_bytes, c.limits.chunk_bytes}),
-              ElementsAre(64, 1, 2, 8, 3, 4, 5, 6, 7, 5000, 2'000'000, 3'000'000));
+                                     c.limits.load_memory_bytes, c.limits.chunk_bytes,
+                                     c.profile_cache_bytes, c.limits.profile_memory_bytes}),
+              ElementsAre(64, 1, 2, 8, 3, 4, 5, 6, 7, 5000, 2'000'000, 3'000'000, 4'000'000, 5));
 }
 
 TEST(NodeConfigTest, ReportsAllFaultsWithLines) {

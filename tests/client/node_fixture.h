@@ -41,7 +41,11 @@ class NodeFixture : public ::testing::Test {
   void StartNode(const std::string& server, NodeService::Config config = {}) {
     config.node = "test";
     std::shared_ptr<RemoteStore> store = RemoteStore::Create(server);
-    service_ = std::make_unique<NodeService>(store, Loader::Create(store, {}), std::move(config));
+    ProfileStore::Config profiles;
+    profiles.folder.path = profile_folder_;
+    service_ = std::make_unique<NodeService>(store, Loader::Create(store, {}),
+                                             std::make_shared<ProfileStore>(store, profiles),
+                                             std::move(config));
     socket_ = ::testing::TempDir() + "node-" + std::to_string(getpid()) + ".sock";
     grpc::ServerBuilder builder;
     builder.AddListeningPort("unix:" + socket_, grpc::InsecureServerCredentials());
@@ -178,6 +182,7 @@ class NodeFixture : public ::testing::Test {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::Node::Stub> node_;
   std::string socket_;
+  std::string profile_folder_;  // of the daemon; empty for none
   uint64_t pool_id_ = 0;
   grpc::Status status_;  // of the last Save
 };

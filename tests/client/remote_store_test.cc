@@ -255,12 +255,21 @@ TEST_F(RemoteStoreTest, DeadServerFailsAtOnce) {
 
 class PutTest : public RemoteStoreTest {
  protected:
-  absl::StatusOr<PutResult> Put(const std::string& container) {
+  static codec::NamespaceDescriptor Descriptor() {
     codec::NamespaceDescriptor descriptor;
     descriptor.model = "m";
-    descriptor.profile_id = DigestOf(5);
-    return store_->Put(descriptor, "profile", DigestOf(1), DigestOf(2), container, Soon());
+    descriptor.profile_id = codec::Sha256(std::as_bytes(std::span(kProfile)));
+    return descriptor;
   }
+
+  absl::StatusOr<PutResult> Put(const std::string& container) {
+    const auto descriptor = Descriptor();
+    return PutWithProfile(
+        *store_, {descriptor, DigestOf(1), DigestOf(2), container},
+        []() -> std::string_view { return kProfile; }, {.chunk = absl::Seconds(20)}, nullptr);
+  }
+
+  static constexpr std::string_view kProfile = "profile";
 };
 
 TEST_F(PutTest, SendsTheProfileOnlyWhenAsked) {
@@ -271,12 +280,95 @@ TEST_F(PutTest, SendsTheProfileOnlyWhenAsked) {
   EXPECT_FALSE(first->already_stored);
   EXPECT_EQ(first->sent_bytes, container.size());
   EXPECT_EQ(fake_->Container(Key(DigestOf(1))), container);
-  EXPECT_EQ(fake_->last_put().profile(), "profile");
+  EXPECT_EQ(fake_->StoredProfile(Key(Descriptor().profile_id)), kProfile);
   EXPECT_EQ(fake_->last_put().parent_key(), Key(DigestOf(2)));
   const auto second = Put(container);
   ASSERT_TRUE(second.ok());
   EXPECT_TRUE(second->already_stored);
   EXPECT_EQ(second->sent_bytes, 0u);
+}
+
+TEST_F(PutTest, ProfileThatIsForgottenIsSentAgainButNotForEver) {
+  FakeStore::Faults faults;
+  faults.forget_profiles = 1;
+  Start(faults);
+  EXPECT_TRUE(Put(MakeContainer(DigestOf(1), 50)).ok());
+  faults.forget_profiles = 1000;
+  Start(faults);
+  EXPECT_EQ(Put(MakeContainer(DigestOf(1), 50)).status().code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(PutTest, MissingProfileIsTheCallersError) {
+  Start();
+  const auto descriptor = Descriptor();
+  const std::string container = MakeContainer(DigestOf(1), 50);
+  const auto put = PutWithProfile(
+      *store_, {descriptor, DigestOf(1), std::nullopt, container},
+      [] { return absl::StatusOr<std::string_view>(absl::NotFoundError("no profile here")); },
+      {.chunk = absl::Seconds(20)}, nullptr);
+  EXPECT_THAT(std::string(put.status().message()), HasSubstr("no profile here"));
+}
+
+TEST_F(PutTest, TooLargeProfileIsNotSent) {
+  FakeStore::Faults faults;
+  faults.tamper_capabilities = [](v1::GetCapabilitiesResponse& r) { r.set_max_profile_bytes(5); };
+  Start(faults);
+  const auto put = Put(MakeContainer(DigestOf(1), 50));
+  EXPECT_EQ(put.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(put.status().message()), HasSubstr("at most 5"));
+}
+
+class ProfileTest : public RemoteStoreTest {
+ protected:
+  absl::StatusOr<std::string> Get(absl::Time deadline = Soon(),
+                                  const std::function<bool()>& cancelled = nullptr) {
+    return store_->GetProfile(id_, 1 << 20, deadline, cancelled);
+  }
+  void StartWith(FakeStore::Faults faults) {
+    faults.profile_frame_bytes = 1000;
+    Start(std::move(faults));
+    fake_->AddProfile(profile_);
+  }
+
+  const std::string profile_ = std::string(10'500, 'p');
+  const codec::Digest id_ = codec::Sha256(std::as_bytes(std::span(profile_)));
+};
+
+TEST_F(ProfileTest, ComesInFrames) {
+  StartWith({});
+  const auto profile = Get();
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(*profile, profile_);
+  EXPECT_EQ(store_->GetProfile(DigestOf(1), 1 << 20, Soon(), nullptr).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->GetProfile(id_, 10'499, Soon(), nullptr).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(ProfileTest, EveryLieIsFound) {
+  using Frame = v1::ProfileFrame;
+  const std::function<void(Frame&)> lies[] = {
+      [](Frame& f) { f.set_checksum(f.checksum() + 1); },
+      [](Frame& f) { f.set_offset(f.offset() + 1); },
+      [](Frame& f) { f.clear_payload(); },
+      [](Frame& f) { f.set_total_bytes(f.offset() + 1); },
+      [](Frame& f) { f.set_total_bytes(20'000 + f.offset()); },
+      [](Frame& f) {  // right in itself
+        f.mutable_payload()->back() = 'q';
+        f.set_checksum(codec::Checksum(std::as_bytes(std::span(f.payload()))));
+      },
+  };
+  for (const auto& lie : lies) {
+    StartWith({.tamper_profile = lie});
+    EXPECT_EQ(Get().status().code(), absl::StatusCode::kDataLoss) << Get().status();
+  }
+}
+
+TEST_F(ProfileTest, DeadlineAndCancellationReachTheWait) {
+  StartWith({.hold = true});
+  EXPECT_EQ(Get(absl::Now() + absl::Milliseconds(50)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Get(Soon(), [] { return true; }).status().code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(PutTest, ServersLimitOfFramesIsKept) {
@@ -300,8 +392,6 @@ TEST(RemoteAdminTest, ChecksWhatTheServerSays) {
   FakeStore fake;
   const auto admin = RemoteAdmin::Create(fake.address());
   EXPECT_EQ(admin->ListNamespaces(Soon()).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(admin->GetProfile(DigestOf(0), DigestOf(1), Soon()).status().code(),
-            absl::StatusCode::kNotFound);
   EXPECT_EQ(admin->Stats(Soon()).status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_FALSE(admin->Ping(Soon()).ok());  // the fake has no health service
   fake.Kill();

@@ -33,7 +33,9 @@ class SaverTest : public ::testing::Test {
     }
     auto blocks = BlockPool::Map(shm_.name(), layout_);
     EXPECT_TRUE(blocks.ok()) << blocks.status();
-    pool_id_ = *registry_.Add(*std::move(blocks));
+    pool_id_ = *registry_.Add(std::make_shared<RegisteredPool>(
+        *std::move(blocks),
+        std::make_shared<const codec::Profile>(*codec::Profile::Builtin(layout_.geometry))));
   }
 
   void Start(FakeStore::Faults faults = {}, Saver::Config config = {}) {
@@ -46,7 +48,7 @@ class SaverTest : public ::testing::Test {
     job.pool = *registry_.Find(pool_id_);
     job.descriptor.model = "m";
     job.descriptor.chunk_tokens = kChunkTokens;
-    job.descriptor.profile_id = job.pool->profile().id();
+    job.descriptor.profile_id = job.pool->profile_id();
     std::vector<uint32_t> tokens(num_chunks * kChunkTokens);
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint32_t>(i);
     job.chunk_keys = codec::ChunkKeys(codec::NamespaceDigest(job.descriptor), tokens, kChunkTokens);

@@ -249,11 +249,19 @@ absl::StatusOr<std::unique_ptr<FetchStream>> ScriptedStore::OpenFetch(
   return std::make_unique<Stream>(*this);
 }
 
-absl::StatusOr<PutResult> ScriptedStore::Put(const codec::NamespaceDescriptor& descriptor,
-                                             const std::string& profile_bytes,
-                                             const codec::Digest& chunk_key,
-                                             const std::optional<codec::Digest>& parent_key,
-                                             const std::string& container, absl::Time deadline) {
+absl::StatusOr<PutResult> ScriptedStore::Put(const ChunkPut& chunk, absl::Time deadline) {
+  return absl::UnimplementedError("not scripted");
+}
+
+absl::StatusOr<uint64_t> ScriptedStore::PutProfile(const codec::Digest& id, std::string_view bytes,
+                                                   absl::Time deadline,
+                                                   const std::function<bool()>& cancelled) {
+  return absl::UnimplementedError("not scripted");
+}
+
+absl::StatusOr<std::string> ScriptedStore::GetProfile(const codec::Digest& id, uint64_t max_bytes,
+                                                      absl::Time deadline,
+                                                      const std::function<bool()>& cancelled) {
   return absl::UnimplementedError("not scripted");
 }
 

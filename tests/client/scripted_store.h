@@ -66,10 +66,13 @@ class ScriptedStore final : public RemoteStore {
   absl::StatusOr<std::unique_ptr<FetchStream>> OpenFetch(const codec::Digest& namespace_digest,
                                                          const std::string& load_id,
                                                          absl::Time deadline) override;
-  absl::StatusOr<PutResult> Put(const codec::NamespaceDescriptor& descriptor,
-                                const std::string& profile_bytes, const codec::Digest& chunk_key,
-                                const std::optional<codec::Digest>& parent_key,
-                                const std::string& container, absl::Time deadline) override;
+  absl::StatusOr<PutResult> Put(const ChunkPut& chunk, absl::Time deadline) override;
+  absl::StatusOr<uint64_t> PutProfile(const codec::Digest& id, std::string_view bytes,
+                                      absl::Time deadline,
+                                      const std::function<bool()>& cancelled) override;
+  absl::StatusOr<std::string> GetProfile(const codec::Digest& id, uint64_t max_bytes,
+                                         absl::Time deadline,
+                                         const std::function<bool()>& cancelled) override;
 
  private:
   class Stream;

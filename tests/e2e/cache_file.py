@@ -29,8 +29,12 @@ def random_bf16(random, count):
     return ((noise & mask) | exponent).to_bytes(2 * count, "little")
 
 
-def write_synthetic(path, random, tokens=256, layers=2, heads=2, head_dim=64, model="synthetic"):
-    """A cache of random numbers and random token ids."""
+def write_synthetic(path, random, tokens=256, layers=2, heads=2, head_dim=64, model="synthetic",
+                    own_rotary=False):
+    """A cache of random numbers and random token ids.
+
+    With `own_rotary` every model layer has another rotary embedding; the profile holds them all.
+    """
     header, body = {}, []
     offset, size = 0, 2 * heads * tokens * head_dim
     for layer in range(layers):
@@ -43,6 +47,9 @@ def write_synthetic(path, random, tokens=256, layers=2, heads=2, head_dim=64, mo
     header["__metadata__"] = {
         "token_ids": json.dumps([random.randrange(50000) for _ in range(tokens)]),
         "rope_theta": str(ROPE_THETA), "rope_layout": "half", "model": model}
+    for layer in range(layers if own_rotary else 0):
+        header["__metadata__"][f"layers.{layer}.rope_inv_freq"] = json.dumps(
+            [1 / (layer + 1)] * (head_dim // 2))
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:

@@ -219,6 +219,7 @@ class EndToEnd(unittest.TestCase):
         self.random = random.Random(self.seed)
         self.folder = Path(tempfile.mkdtemp(prefix="sluice-e2e-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        os.environ["XDG_CACHE_HOME"] = str(self.folder / "user-cache")
         self.processes = []
         self.addCleanup(self.end_processes)
 

@@ -9,6 +9,9 @@ CHUNK = ("--chunk-tokens", 64)
 SHAPE = {"tokens": 512, "layers": 4, "heads": 2, "head_dim": 64}
 LARGE = {"tokens": 512, "layers": 8, "heads": 4, "head_dim": 64}  # 90 kB at its base level
 
+PROFILE_CHUNK = ("--chunk-tokens", 16)
+LARGE_PROFILE = {"tokens": 16, "layers": 40, "heads": 1, "head_dim": 8192, "own_rotary": True}
+
 
 class KillTest(harness.EndToEnd):
     def test_kill_during_put(self):
@@ -47,6 +50,30 @@ class KillTest(harness.EndToEnd):
         self.assertEqual(result.code, PARTIAL, str(result))
         self.assertIn("server_unavailable", result.reasons(), str(result))
         self.assertLess(max(chunk.ms for chunk in result.chunks()), slo_ms * SLOWDOWN / 2)
+
+    def test_kill_during_profile(self):
+        """A profile is there whole or not at all, and is sent again with the next put."""
+        cache = self.cache(**LARGE_PROFILE)
+        server = self.server()
+        link = self.link(server)
+        link.command("up-rate 300000")
+        put = harness.Running("put", "--server", link.address, *PROFILE_CHUNK, cache)
+        harness.wait_until(lambda: list((server.data / "tmp").iterdir()), "the profile arrives")
+        server.kill()
+        self.assertNotEqual(put.result().code, OK)
+
+        server = self.server(name="sluiced-restarted")
+        self.assertEqual(list((server.data / "tmp").iterdir()), [])
+        self.assertEqual(list((server.data / "profiles").iterdir()), [])
+        self.put(server, cache, *PROFILE_CHUNK)
+        [profile] = (server.data / "profiles").iterdir()
+        self.assertGreater(profile.stat().st_size, 1 << 20)
+        server.kill()
+        server = self.server(name="sluiced-again")
+        self.fetch(server, cache, *PROFILE_CHUNK)
+        self.sluice("rm", "--server", server.address, "synthetic")
+        self.assertEqual(list((server.data / "profiles").iterdir()), [])
+        self.end(server)
 
     def test_restart(self):
         """A server that was killed has everything that was put before."""

@@ -10,7 +10,7 @@ namespace {
 
 struct Pool {
   BlockLayout layout;
-  codec::Profile profile;
+  codec::Digest profile_id;
 };
 
 // One plane, eight blocks of sixteen tokens.
@@ -29,7 +29,7 @@ const Pool& SmallPool() {
                              .token_stride_bytes = 16,
                              .head_stride_bytes = 16});
     if (!layout.Validate().ok()) std::abort();
-    return new Pool{layout, *codec::Profile::Builtin(layout.geometry)};
+    return new Pool{layout, codec::Profile::Builtin(layout.geometry)->id()};
   }();
   return *pool;
 }
@@ -50,17 +50,18 @@ void Check(int which, const void* data, int size) {
   v1::QueryRequest query;
   if (which == 0 && registration.ParseFromArray(data, size)) {
     const auto layout = CheckedLayout(registration);
+    (void)CheckedProfileId(registration);
     if (layout.ok() && layout->planes.size() != layout->geometry.planes.size()) std::abort();
   } else if (which == 1 && load.ParseFromArray(data, size)) {
-    const auto arguments = CheckedLoad(load, pool.layout, pool.profile, RequestLimits());
+    const auto arguments = CheckedLoad(load, pool.layout, pool.profile_id, RequestLimits());
     if (arguments.ok()) {
       CheckBlocks(arguments->context, arguments->block_ids, arguments->skip_chunks);
     }
   } else if (which == 2 && save.ParseFromArray(data, size)) {
-    const auto arguments = CheckedSave(save, pool.layout, pool.profile, RequestLimits());
+    const auto arguments = CheckedSave(save, pool.layout, pool.profile_id, RequestLimits());
     if (arguments.ok()) CheckBlocks(arguments->context, arguments->block_ids, 0);
   } else if (which == 3 && query.ParseFromArray(data, size)) {
-    (void)CheckedQuery(query, pool.profile, RequestLimits());
+    (void)CheckedQuery(query, pool.profile_id, RequestLimits());
   }
 }
 

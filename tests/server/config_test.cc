@@ -81,7 +81,7 @@ TEST(ConfigTest, SampleIsTheDefault) {
   Config config;
   config.data_dir = sample.config.data_dir;
   EXPECT_EQ(sample.config, config);
-  EXPECT_EQ(sample.lines.size(), 17u);
+  EXPECT_EQ(sample.lines.size(), 18u);
 }
 
 TEST(ConfigTest, FaultsAreInTheOrderOfLines) {

@@ -98,7 +98,7 @@ TEST_F(FileStoreTest, RestartKeepsChunksPinsProfilesAndOrder) {
   auto store = Open(4 * bytes);
   EXPECT_TRUE(warnings_.empty());
   EXPECT_EQ(store->Usage().bytes, 4 * bytes);
-  EXPECT_EQ(**store->GetProfile(a[0].id.namespace_digest), a[0].profile);
+  EXPECT_EQ(ReadProfile(*store, a[0].descriptor.profile_id), a[0].profile);
   for (const TestChunk& chunk : a) EXPECT_EQ(ReadChunk(*store, chunk), chunk.container);
   const std::vector<TestChunk> c = MakeContext(3, 2, 1000);
   ASSERT_THAT(PutChunk(*store, c[0]).status(), IsOk());
@@ -212,11 +212,80 @@ TEST_F(FileStoreTest, QuarantineIsBounded) {
 TEST_F(FileStoreTest, DamagedNamespaceIsMovedAside) {
   const TestChunk chunk = MakeChunk({});
   { ASSERT_THAT(PutChunk(*Open(), chunk).status(), IsOk()); }
-  WriteFile(data_ + "/" + codec::DigestHex(chunk.id.namespace_digest) + "/profile", "other bytes");
+  WriteFile(data_ + "/" + codec::DigestHex(chunk.id.namespace_digest) + "/namespace", "other");
   auto store = Open();
   EXPECT_EQ(warnings_.size(), 1u);
   EXPECT_EQ(store->Usage().chunks, 0u);
   EXPECT_THAT(PutChunk(*store, chunk).status(), IsOk());
+}
+
+TEST_F(FileStoreTest, StartForgetsProfilesThatNothingUses) {
+  const TestChunk chunk = MakeChunk({});
+  {
+    auto store = Open();
+    ASSERT_THAT(PutChunk(*store, chunk).status(), IsOk());
+    ASSERT_THAT(PutProfile(*store, "of nobody").status(), IsOk());
+    EXPECT_EQ(folder_.CountFiles("data/profiles"), 2u);
+  }
+  WriteFile(data_ + "/profiles/stray", "?");
+  auto store = Open();
+  EXPECT_EQ(warnings_.size(), 1u);
+  EXPECT_EQ(folder_.CountFiles("data/profiles"), 1u);
+  EXPECT_EQ(ReadProfile(*store, ProfileId(chunk.profile)), chunk.profile);
+  ASSERT_THAT(store->Delete({chunk.id.namespace_digest, {}, {}}, false).status(), IsOk());
+  EXPECT_EQ(folder_.CountFiles("data/profiles"), 0u);
+}
+
+TEST_F(FileStoreTest, LostProfileLeavesTheChunks) {
+  const TestChunk chunk = MakeChunk({});
+  { ASSERT_THAT(PutChunk(*Open(), chunk).status(), IsOk()); }
+  fs::remove_all(data_ + "/profiles");
+  auto store = Open();
+  EXPECT_TRUE(IsStored(*store, chunk));
+  EXPECT_THAT(store->OpenProfile(ProfileId(chunk.profile)).status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("profile")));
+  EXPECT_TRUE(store->BeginPut(MakeChunk({.index = 1}).announcement())->profile_needed);
+  ASSERT_THAT(PutChunk(*store, MakeChunk({.index = 1})).status(), IsOk());
+  EXPECT_EQ(ReadProfile(*store, ProfileId(chunk.profile)), chunk.profile);
+}
+
+TEST_F(FileStoreTest, ProfileThatVanishedIsAMiss) {
+  auto store = Open();
+  ASSERT_THAT(PutProfile(*store, "a profile").status(), IsOk());
+  fs::remove_all(data_ + "/profiles");
+  EXPECT_EQ(store->OpenProfile(ProfileId("a profile")).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(store->Usage().profiles, 0u);
+}
+
+TEST_F(FileStoreTest, UnfinishedProfileLeavesNothing) {
+  {
+    auto store = Open();
+    auto begun = store->BeginPutProfile(ProfileId("abc"), 3);
+    ASSERT_THAT(begun->session->Append(std::as_bytes(std::span("ab", 2))), IsOk());
+    EXPECT_EQ(folder_.CountFiles("data/tmp"), 1u);
+    begun->session.reset();
+    EXPECT_EQ(folder_.CountFiles("data/tmp"), 0u);
+  }
+  WriteFile(data_ + "/tmp/7", "what a killed server leaves");
+  auto store = Open();
+  EXPECT_EQ(folder_.CountFiles("data/tmp"), 0u);
+  EXPECT_EQ(store->Usage().profiles, 0u);
+}
+
+TEST_F(FileStoreTest, QuotaOfProfiles) {
+  FileStoreOptions options = Options();
+  options.profile_quota_bytes = 250;
+  auto store = *FileStore::Open(std::move(options));
+  const TestChunk a = MakeChunk({.profile = std::string(100, 'a')});
+  ASSERT_THAT(PutChunk(*store, a).status(), IsOk());
+  ASSERT_THAT(PutProfile(*store, std::string(100, 'b')).status(), IsOk());
+  EXPECT_THAT(PutProfile(*store, std::string(100, 'c')).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("profile_quota")));
+  clock_.Advance(2 * kProfilePatience);  // nobody came for b
+  EXPECT_THAT(PutProfile(*store, std::string(100, 'c')).status(), IsOk());
+  EXPECT_EQ(ReadProfile(*store, ProfileId(a.profile)), a.profile);
+  EXPECT_EQ(store->Usage().profile_bytes, 200u);
 }
 
 TEST_F(FileStoreTest, TwoServersCannotShareAFolder) {

@@ -33,6 +33,7 @@ class ServiceTest : public testing::Test {
     FileStoreOptions options;
     options.data_dir = folder_.path() + "/data";
     options.quota_bytes = config.quota_bytes;
+    options.profile_quota_bytes = config.profile_quota_bytes;
     options.clock = clock_.clock();
     auto store = FileStore::Open(std::move(options));
     ASSERT_THAT(store.status(), IsOk());
@@ -67,7 +68,6 @@ class ServiceTest : public testing::Test {
     request.mutable_namespace_()->set_model(chunk.descriptor.model);
     request.mutable_namespace_()->set_chunk_tokens(chunk.descriptor.chunk_tokens);
     request.mutable_namespace_()->set_profile_id(Raw(chunk.descriptor.profile_id));
-    request.set_profile(chunk.profile);
     request.set_chunk_key(Raw(chunk.id.key));
     if (chunk.parent) request.set_parent_key(Raw(*chunk.parent));
     request.set_total_bytes(chunk.container.size());
@@ -76,6 +76,59 @@ class ServiceTest : public testing::Test {
 
   grpc::Status Begin(const v1::BeginPutRequest& request, v1::BeginPutResponse* response) {
     return stub_->BeginPut(Context().get(), request, response);
+  }
+  // Puts the profile first, if it is needed.
+  grpc::Status Begin(const TestChunk& chunk, v1::BeginPutResponse* response) {
+    grpc::Status status = Begin(Announce(chunk), response);
+    if (!status.ok() || !response->profile_needed()) return status;
+    status = SendProfile(ProfileFrames(ProfileId(chunk.profile), chunk.profile));
+    return status.ok() ? Begin(Announce(chunk), response) : status;
+  }
+
+  static std::vector<v1::PutProfileRequest> ProfileFrames(const Digest& id,
+                                                          const std::string& profile,
+                                                          size_t frame_bytes = 1 << 20) {
+    std::vector<v1::PutProfileRequest> requests;
+    for (size_t at = 0; at < profile.size(); at += frame_bytes) {
+      v1::PutProfileRequest& request = requests.emplace_back();
+      if (at == 0) request.set_profile_id(Raw(id));
+      v1::ProfileFrame& frame = *request.mutable_frame();
+      frame.set_offset(at);
+      frame.set_payload(profile.substr(at, frame_bytes));
+      frame.set_checksum(codec::Checksum(std::as_bytes(std::span(frame.payload()))));
+      frame.set_total_bytes(profile.size());
+    }
+    return requests;
+  }
+
+  grpc::Status SendProfile(const std::vector<v1::PutProfileRequest>& requests,
+                           bool* already_stored = nullptr) {
+    auto context = Context();
+    v1::PutProfileResponse response;
+    auto writer = stub_->PutProfile(context.get(), &response);
+    for (const v1::PutProfileRequest& request : requests) {
+      if (!writer->Write(request)) break;
+    }
+    writer->WritesDone();
+    const grpc::Status status = writer->Finish();
+    if (already_stored != nullptr) *already_stored = response.already_stored();
+    return status;
+  }
+
+  grpc::Status GetProfile(const Digest& id, std::string* profile, size_t* frames = nullptr) {
+    auto context = Context();
+    v1::GetProfileRequest request;
+    request.set_profile_id(Raw(id));
+    auto reader = stub_->GetProfile(context.get(), request);
+    v1::ProfileFrame frame;
+    profile->clear();
+    while (reader->Read(&frame)) {
+      EXPECT_EQ(frame.offset(), profile->size());
+      EXPECT_EQ(codec::Checksum(std::as_bytes(std::span(frame.payload()))), frame.checksum());
+      profile->append(frame.payload());
+      if (frames != nullptr) ++*frames;
+    }
+    return reader->Finish();
   }
 
   static v1::PutFrameRequest MakeFrame(uint64_t upload, uint64_t offset, std::string payload) {
@@ -111,7 +164,7 @@ class ServiceTest : public testing::Test {
 
   grpc::Status Put(const TestChunk& chunk, size_t frame_bytes = 1 << 20) {
     v1::BeginPutResponse begun;
-    grpc::Status status = Begin(Announce(chunk), &begun);
+    grpc::Status status = Begin(chunk, &begun);
     if (!status.ok() || begun.already_stored()) return status;
     std::vector<v1::PutFrameRequest> frames;
     for (size_t at = 0; at < chunk.container.size(); at += frame_bytes) {

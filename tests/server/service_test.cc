@@ -16,7 +16,8 @@ TEST_F(ServiceTest, Capabilities) {
   EXPECT_THAT(response.server(), HasSubstr("sluiced"));
   EXPECT_EQ(response.container_version(), codec::kContainerVersion);
   EXPECT_EQ(response.max_frame_bytes(), config_.limits.max_frame_bytes);
-  EXPECT_GE(response.max_message_bytes(), response.max_profile_bytes());
+  EXPECT_EQ(response.max_profile_bytes(), config_.limits.max_profile_bytes);
+  EXPECT_GE(response.max_message_bytes(), response.max_frame_bytes());
 }
 
 TEST_F(ServiceTest, PutAndLookup) {
@@ -42,7 +43,10 @@ TEST_F(ServiceTest, PutAndLookup) {
   EXPECT_EQ(stats.lookup_keys(), 2u);
   EXPECT_EQ(stats.lookup_found(), 1u);
   EXPECT_EQ(stats.committed_chunks(), 1u);
-  EXPECT_EQ(stats.received_bytes(), chunk.container.size());
+  EXPECT_EQ(stats.received_bytes(), chunk.profile.size() + chunk.container.size());
+  EXPECT_EQ(stats.profiles(), 1u);
+  EXPECT_EQ(stats.profile_bytes(), chunk.profile.size());
+  EXPECT_EQ(stats.profile_quota_bytes(), config_.profile_quota_bytes);
 }
 
 TEST_F(ServiceTest, LookupInAnUnknownNamespaceFindsNothing) {
@@ -55,32 +59,11 @@ TEST_F(ServiceTest, LookupInAnUnknownNamespaceFindsNothing) {
   EXPECT_FALSE(response.chunks(0).found());
 }
 
-TEST_F(ServiceTest, ProfileIsAskedForOnce) {
-  Start();
-  const TestChunk chunk = MakeChunk({});
-  v1::BeginPutRequest request = Announce(chunk);
-  request.clear_profile();
-  v1::BeginPutResponse begun;
-  ASSERT_TRUE(Begin(request, &begun).ok());
-  EXPECT_TRUE(begun.profile_needed());
-  ASSERT_TRUE(Put(chunk).ok());
-  v1::BeginPutRequest second = Announce(MakeChunk({.index = 1}));
-  second.clear_profile();
-  ASSERT_TRUE(Begin(second, &begun).ok());
-  EXPECT_FALSE(begun.profile_needed());
-  EXPECT_NE(begun.upload_id(), 0u);
-  v1::GetProfileRequest profile;
-  profile.set_namespace_digest(Raw(chunk.id.namespace_digest));
-  v1::GetProfileResponse got;
-  ASSERT_TRUE(stub_->GetProfile(Context().get(), profile, &got).ok());
-  EXPECT_EQ(got.profile(), chunk.profile);
-}
-
 TEST_F(ServiceTest, FramesOutOfOrderNameTheExpectedOffset) {
   Start();
   const TestChunk chunk = MakeChunk({});
   v1::BeginPutResponse begun;
-  ASSERT_TRUE(Begin(Announce(chunk), &begun).ok());
+  ASSERT_TRUE(Begin(chunk, &begun).ok());
   const uint64_t id = begun.upload_id();
   uint64_t received = 0;
   ASSERT_TRUE(Send({MakeFrame(id, 0, chunk.container.substr(0, 100))}, &received).ok());
@@ -116,13 +99,13 @@ TEST_F(ServiceTest, UploadsExpire) {
   config.limits.max_uploads = 1;
   Start(config);
   v1::BeginPutResponse begun;
-  ASSERT_TRUE(Begin(Announce(MakeChunk({})), &begun).ok());
+  ASSERT_TRUE(Begin(MakeChunk({}), &begun).ok());
   EXPECT_EQ(begun.upload_ttl_ms(), config.limits.upload_ttl_ms);
   v1::BeginPutResponse refused;
-  EXPECT_THAT(Begin(Announce(MakeChunk({.index = 1})), &refused),
+  EXPECT_THAT(Begin(MakeChunk({.index = 1}), &refused),
               GrpcStatusIs(StatusCode::RESOURCE_EXHAUSTED, HasSubstr("max_uploads")));
   clock_.Advance(absl::Milliseconds(config.limits.upload_ttl_ms));
-  EXPECT_TRUE(Begin(Announce(MakeChunk({.index = 1})), &refused).ok());
+  EXPECT_TRUE(Begin(MakeChunk({.index = 1}), &refused).ok());
   EXPECT_THAT(Send({MakeFrame(begun.upload_id(), 0, "x")}),
               GrpcStatusIs(StatusCode::NOT_FOUND, HasSubstr("upload")));
   EXPECT_EQ(Stats().uploads(), 1u);
@@ -221,7 +204,7 @@ TEST_F(ServiceTest, DrainRefusesNewWorkAndEndsIdleLoads) {
   const TestChunk chunk = MakeChunk({});
   ASSERT_TRUE(Put(chunk).ok());
   v1::BeginPutResponse begun;
-  ASSERT_TRUE(Begin(Announce(MakeChunk({.index = 1})), &begun).ok());
+  ASSERT_TRUE(Begin(MakeChunk({.index = 1}), &begun).ok());
   Load load = Open(chunk.id.namespace_digest);
   ASSERT_TRUE(load.stream->Write(MakeAsk(1, chunk.id.key, 0, 1)));
   v1::FetchFrame frame;

@@ -1,5 +1,6 @@
 // What every Store must do, run against each implementation.
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -61,7 +62,7 @@ TYPED_TEST(StoreContract, PutThenRead) {
   EXPECT_TRUE(IsStored(store, chunk));
   EXPECT_EQ(ReadChunk(store, chunk), chunk.container);
   EXPECT_EQ(*PutChunk(store, chunk), CommitResult::kAlreadyStored);
-  EXPECT_EQ(**store.GetProfile(chunk.id.namespace_digest), chunk.profile);
+  EXPECT_EQ(ReadProfile(store, chunk.descriptor.profile_id), chunk.profile);
   const StoreUsage usage = store.Usage();
   EXPECT_EQ(usage.chunks, 1u);
   EXPECT_EQ(usage.namespaces, 1u);
@@ -73,7 +74,7 @@ TYPED_TEST(StoreContract, NothingIsVisibleBeforeCommit) {
   Store& store = this->Make();
   const TestChunk chunk = MakeChunk({});
   {
-    auto begun = store.BeginPut(chunk.announcement());
+    auto begun = BeginChunk(store, chunk);
     ASSERT_THAT(begun.status(), IsOk());
     ASSERT_THAT(begun->session->Append(std::as_bytes(std::span(chunk.container))), IsOk());
     EXPECT_FALSE(IsStored(store, chunk));
@@ -86,17 +87,107 @@ TYPED_TEST(StoreContract, NothingIsVisibleBeforeCommit) {
 
 TYPED_TEST(StoreContract, ProfileIsNeededOnce) {
   Store& store = this->Make();
-  Announcement without = MakeChunk({}).announcement();
-  without.profile.clear();
-  EXPECT_TRUE(store.BeginPut(without)->profile_needed);
-  Announcement wrong = MakeChunk({}).announcement();
-  wrong.profile += "!";
-  EXPECT_THAT(store.BeginPut(wrong).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("profile")));
-  ASSERT_THAT(PutChunk(store, MakeChunk({})).status(), IsOk());
-  Announcement second = MakeChunk({.index = 1}).announcement();
-  second.profile.clear();
-  EXPECT_NE(store.BeginPut(second)->session, nullptr);
+  const TestChunk chunk = MakeChunk({});
+  EXPECT_TRUE(store.BeginPut(chunk.announcement())->profile_needed);
+  EXPECT_EQ(*PutProfile(store, chunk.profile, 3), CommitResult::kStored);
+  EXPECT_EQ(*PutProfile(store, chunk.profile), CommitResult::kAlreadyStored);
+  ASSERT_THAT(PutChunk(store, chunk).status(), IsOk());
+  EXPECT_NE(store.BeginPut(MakeChunk({.index = 1}).announcement())->session, nullptr);
+  EXPECT_EQ(store.ListNamespaces().at(0).profile_bytes, chunk.profile.size());
+}
+
+TYPED_TEST(StoreContract, WrongProfilesAreRefused) {
+  Store& store = this->Make();
+  const std::string profile = MakeChunk({}).profile;
+  const auto put = [&](const std::string& bytes) {
+    auto begun = store.BeginPutProfile(ProfileId(profile), profile.size());
+    EXPECT_THAT(begun.status(), IsOk());
+    const absl::Status status = begun->session->Append(std::as_bytes(std::span(bytes)));
+    return status.ok() ? begun->session->Commit().status() : status;
+  };
+  for (size_t at = 0; at < profile.size(); ++at) {
+    std::string bad = profile;
+    bad[at] ^= 1;
+    EXPECT_THAT(put(bad), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("profile_id")));
+  }
+  EXPECT_THAT(put(profile + "!"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("total_bytes")));
+  EXPECT_THAT(put(profile.substr(1)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("total_bytes")));
+  EXPECT_THAT(store.OpenProfile(ProfileId(profile)).status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("profile")));
+  EXPECT_EQ(store.Usage().profile_bytes, 0u);
+  EXPECT_THAT(put(profile), IsOk());
+}
+
+TYPED_TEST(StoreContract, OneProfileForAllNamespacesUntilTheLastGoes) {
+  Store& store = this->Make();
+  TestChunk a = MakeChunk({});
+  const TestChunk b = MakeChunk({.model = "other", .profile = a.profile});
+  ASSERT_THAT(PutChunk(store, a).status(), IsOk());
+  ASSERT_NE(store.BeginPut(b.announcement())->session, nullptr);
+  ASSERT_THAT(PutChunk(store, b).status(), IsOk());
+  EXPECT_EQ(store.Usage().profiles, 1u);
+  EXPECT_EQ(store.Usage().profile_bytes, a.profile.size());
+  ASSERT_THAT(store.Delete({a.id.namespace_digest, {}, {}}, false).status(), IsOk());
+  EXPECT_EQ(ReadProfile(store, ProfileId(a.profile)), a.profile);
+  const auto reader = store.OpenProfile(ProfileId(a.profile));
+  ASSERT_THAT(store.Delete({b.id.namespace_digest, {}, {}}, false).status(), IsOk());
+  EXPECT_EQ(store.Usage().profiles, 1u);  // somebody reads it
+  std::string bytes(a.profile.size(), '\0');
+  EXPECT_THAT((*reader)->Read(0, std::as_writable_bytes(std::span(bytes))), IsOk());
+  EXPECT_EQ(bytes, a.profile);
+}
+
+TYPED_TEST(StoreContract, ProfileWithoutUseIsForgotten) {
+  Store& store = this->Make();
+  const TestChunk chunk = MakeChunk({});
+  ASSERT_THAT(PutProfile(store, chunk.profile).status(), IsOk());
+  store.DropUnusedProfiles();
+  EXPECT_EQ(store.Usage().profiles, 1u);  // its first put may be on the way
+  {
+    const auto begun = store.BeginPut(chunk.announcement());
+    this->clock_.Advance(2 * kProfilePatience);
+    store.DropUnusedProfiles();
+    EXPECT_EQ(store.Usage().profiles, 1u);
+  }
+  store.DropUnusedProfiles();
+  EXPECT_EQ(store.Usage().profiles, 0u);
+  EXPECT_EQ(store.Usage().profile_bytes, 0u);
+  EXPECT_TRUE(store.BeginPut(chunk.announcement())->profile_needed);
+}
+
+TYPED_TEST(StoreContract, DamagedProfileComesBackWithTheNextPut) {
+  Store& store = this->Make();
+  const TestChunk chunk = MakeChunk({});
+  ASSERT_THAT(PutChunk(store, chunk).status(), IsOk());
+  store.RemoveDamagedProfile((*store.OpenProfile(ProfileId(chunk.profile)))->profile());
+  EXPECT_EQ(store.ListNamespaces().at(0).profile_bytes, 0u);
+  EXPECT_TRUE(IsStored(store, chunk));
+  const TestChunk next = MakeChunk({.index = 1});
+  EXPECT_TRUE(store.BeginPut(next.announcement())->profile_needed);
+  ASSERT_THAT(PutChunk(store, next).status(), IsOk());
+  this->clock_.Advance(2 * kProfilePatience);
+  store.DropUnusedProfiles();
+  EXPECT_EQ(ReadProfile(store, ProfileId(chunk.profile)), chunk.profile);
+}
+
+TYPED_TEST(StoreContract, ManyWritersOfOneProfile) {
+  Store& store = this->Make();
+  const std::string profile(100'000, 'p');
+  std::atomic<int> stored = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      const auto result = PutProfile(store, profile, 777);
+      EXPECT_THAT(result.status(), IsOk());
+      stored += result.ok() && *result == CommitResult::kStored;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(stored, 1);
+  EXPECT_EQ(store.Usage().profile_bytes, profile.size());
+  EXPECT_EQ(ReadProfile(store, ProfileId(profile)), profile);
 }
 
 TYPED_TEST(StoreContract, EveryFlippedByteIsRefused) {
@@ -118,12 +209,12 @@ TYPED_TEST(StoreContract, EveryFlippedByteIsRefused) {
 TYPED_TEST(StoreContract, WrongLengthIsRefused) {
   Store& store = this->Make();
   const TestChunk chunk = MakeChunk({});
-  auto begun = store.BeginPut(chunk.announcement());
+  auto begun = BeginChunk(store, chunk);
   const auto bytes = std::as_bytes(std::span(chunk.container));
   ASSERT_THAT(begun->session->Append(bytes.first(bytes.size() - 1)), IsOk());
   EXPECT_THAT(begun->session->Commit().status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("total_bytes")));
-  begun = store.BeginPut(chunk.announcement());
+  begun = BeginChunk(store, chunk);
   ASSERT_THAT(begun->session->Append(bytes), IsOk());
   EXPECT_THAT(begun->session->Append(bytes.first(1)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("total_bytes")));
@@ -240,9 +331,9 @@ TYPED_TEST(StoreContract, PinnedChunksStay) {
 TYPED_TEST(StoreContract, ReservationsCountAgainstTheQuota) {
   const std::vector<TestChunk> context = MakeContext(1, 2, 1000);
   Store& store = this->Make(context[0].container.size() + 100);
-  auto first = store.BeginPut(context[0].announcement());
+  auto first = BeginChunk(store, context[0]);
   ASSERT_THAT(first.status(), IsOk());
-  EXPECT_THAT(store.BeginPut(context[1].announcement()).status(),
+  EXPECT_THAT(BeginChunk(store, context[1]).status(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("reserved")));
   first->session.reset();
   EXPECT_THAT(PutChunk(store, context[1]).status(), IsOk());

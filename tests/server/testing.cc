@@ -22,7 +22,7 @@ uint64_t TestSeed() {
 }
 
 Announcement TestChunk::announcement() const {
-  return {descriptor, profile, id, parent, container.size()};
+  return {descriptor, id, parent, container.size(), nullptr};
 }
 
 codec::ChunkHeader TestChunk::header() const {
@@ -40,10 +40,10 @@ Digest TestKey(uint32_t context, uint32_t index) {
 
 TestChunk MakeChunk(const ChunkShape& shape) {
   TestChunk chunk;
-  chunk.profile = absl::StrCat("profile of ", shape.model);
+  chunk.profile = shape.profile.empty() ? absl::StrCat("profile of ", shape.model) : shape.profile;
   chunk.descriptor.model = shape.model;
   chunk.descriptor.chunk_tokens = 16;
-  chunk.descriptor.profile_id = codec::Sha256(std::as_bytes(std::span(chunk.profile)));
+  chunk.descriptor.profile_id = ProfileId(chunk.profile);
   chunk.id = {codec::NamespaceDigest(chunk.descriptor), TestKey(shape.context, shape.index)};
   if (shape.index > 0) chunk.parent = TestKey(shape.context, shape.index - 1);
   codec::ChunkHeader header;
@@ -81,19 +81,51 @@ std::vector<TestChunk> MakeContext(uint32_t context, uint32_t count, uint32_t by
   return chunks;
 }
 
-absl::StatusOr<CommitResult> PutChunk(Store& store, const TestChunk& chunk, size_t piece) {
-  auto begun = store.BeginPut(chunk.announcement());
-  if (!begun.ok()) return begun.status();
-  if (begun->already_stored) return CommitResult::kAlreadyStored;
-  std::span<const std::byte> bytes = std::as_bytes(std::span(chunk.container));
+namespace {
+
+absl::StatusOr<CommitResult> Send(PutSession& session, const std::string& all, size_t piece) {
+  std::span<const std::byte> bytes = std::as_bytes(std::span(all));
   while (!bytes.empty()) {
     const size_t take = std::min(piece, bytes.size());
-    if (absl::Status status = begun->session->Append(bytes.first(take)); !status.ok()) {
-      return status;
-    }
+    if (absl::Status status = session.Append(bytes.first(take)); !status.ok()) return status;
     bytes = bytes.subspan(take);
   }
-  return begun->session->Commit();
+  return session.Commit();
+}
+
+}  // namespace
+
+Digest ProfileId(const std::string& profile) {
+  return codec::Sha256(std::as_bytes(std::span(profile)));
+}
+
+absl::StatusOr<CommitResult> PutProfile(Store& store, const std::string& profile, size_t piece) {
+  auto begun = store.BeginPutProfile(ProfileId(profile), profile.size());
+  if (!begun.ok()) return begun.status();
+  if (begun->already_stored) return CommitResult::kAlreadyStored;
+  return Send(*begun->session, profile, piece);
+}
+
+std::string ReadProfile(Store& store, const Digest& id) {
+  const auto reader = store.OpenProfile(id);
+  if (!reader.ok()) return std::string(reader.status().message());
+  std::string bytes((*reader)->profile()->bytes, '\0');
+  const absl::Status status = (*reader)->Read(0, std::as_writable_bytes(std::span(bytes)));
+  return status.ok() ? bytes : std::string(status.message());
+}
+
+absl::StatusOr<BeginPutResult> BeginChunk(Store& store, const TestChunk& chunk) {
+  auto begun = store.BeginPut(chunk.announcement());
+  if (!begun.ok() || !begun->profile_needed) return begun;
+  if (auto put = PutProfile(store, chunk.profile); !put.ok()) return put.status();
+  return store.BeginPut(chunk.announcement());
+}
+
+absl::StatusOr<CommitResult> PutChunk(Store& store, const TestChunk& chunk, size_t piece) {
+  auto begun = BeginChunk(store, chunk);
+  if (!begun.ok()) return begun.status();
+  if (begun->already_stored) return CommitResult::kAlreadyStored;
+  return Send(*begun->session, chunk.container, piece);
 }
 
 bool IsStored(Store& store, const TestChunk& chunk) {

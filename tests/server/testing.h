@@ -40,8 +40,9 @@ struct ChunkShape {
   uint32_t context = 0;
   std::vector<uint32_t> segment_bytes = {100, 200, 300};  // of each layer, per group
   uint32_t groups = 2;
-  bool lossless = false;  // the last layer
-  uint32_t variant = 0;   // other bytes under the same key
+  bool lossless = false;     // the last layer
+  uint32_t variant = 0;      // other bytes under the same key
+  std::string profile = "";  // empty: one of the model
 };
 
 TestChunk MakeChunk(const ChunkShape& shape);
@@ -49,6 +50,13 @@ TestChunk MakeChunk(const ChunkShape& shape);
 std::vector<TestChunk> MakeContext(uint32_t context, uint32_t count, uint32_t bytes);
 
 // Appends in pieces of `piece` bytes and commits.
+absl::StatusOr<CommitResult> PutProfile(Store& store, const std::string& profile,
+                                        size_t piece = 1000);
+Digest ProfileId(const std::string& profile);
+std::string ReadProfile(Store& store, const Digest& id);
+// Announces a chunk; puts its profile first if the store needs it.
+absl::StatusOr<BeginPutResult> BeginChunk(Store& store, const TestChunk& chunk);
+// As BeginChunk, appends in pieces of `piece` bytes and commits.
 absl::StatusOr<CommitResult> PutChunk(Store& store, const TestChunk& chunk, size_t piece = 1000);
 bool IsStored(Store& store, const TestChunk& chunk);
 std::string ReadChunk(Store& store, const TestChunk& chunk);

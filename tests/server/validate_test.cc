@@ -96,7 +96,6 @@ TEST(ValidateTest, BeginPut) {
          "salt");
   refuse([](Request& r) { r.mutable_namespace_()->set_chunk_tokens(1); }, invalid, "chunk_tokens");
   refuse([](Request& r) { r.mutable_namespace_()->set_profile_id("x"); }, invalid, "profile_id");
-  refuse([](Request& r) { r.set_profile(std::string(1025, 'p')); }, exhausted, "max_profile_bytes");
   refuse([](Request& r) { r.set_chunk_key(""); }, invalid, "chunk_key");
   refuse([](Request& r) { r.set_parent_key("x"); }, invalid, "parent_key");
   refuse([](Request& r) { r.set_total_bytes(1); }, invalid, "total_bytes");

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Profiles: shown, listed, got; inside a .sluice file or not; through a server and a daemon."""
+import json
+import os
+import shutil
+import unittest
+
+import cache_file
+import harness
+from harness import CHUNK, UNREACHABLE
+
+LAYERS, PAIRS = 36, 4096
+
+
+def large(cache):
+    """Gives every model layer a long rotary table of its own: a profile of over 1 MiB."""
+    tokens = cache.tensors["layers.0.k"][1][1]
+    cache.tensors.clear()
+    for layer in range(LAYERS):
+        cache.metadata[f"layers.{layer}.rope_inv_freq"] = json.dumps([1 / (layer + 1)] * PAIRS)
+        for kind, dim in (("k", 2 * PAIRS), ("v", 2)):
+            cache.tensors[f"layers.{layer}.{kind}"] = (
+                "BF16", [1, tokens, dim], b"\x80\x3f" * (tokens * dim))
+
+
+class ShowTest(harness.ServerTest):
+    def setUp(self):
+        super().setUp()
+        self.cache_path = self.cache()
+        self.put(self.cache_path)
+        report = self.sluice("profile", "ls", "--json", "--server", self.address).json()
+        self.id = report["profiles"][0]["id"]
+
+    def profile(self, *arguments, **options):
+        return self.sluice("profile", arguments[0], "--server", self.address, *arguments[1:],
+                           **options)
+
+    def test_ls(self):
+        report = self.profile("ls", "--json").json()["profiles"]
+        self.assertEqual([entry["models"] for entry in report], [["test-model"]])
+        self.put(self.cache_path, "--tenant", "other")  # the same profile, once
+        table = self.profile("ls").out.splitlines()
+        self.assert_aligned(table, right=1)
+        self.assertEqual(len(table), 2)
+        self.assertIn(self.id, table[1])
+        self.assertIn("test-model and 1 other namespace", table[1])
+        self.assertEqual(self.server("stats", "--json").json()["profiles"], 1)
+
+    def test_get_and_show(self):
+        out = self.path("p.profile")
+        report = self.profile("get", "--json", "--out", out, self.id[:8]).json()
+        self.assertEqual((report["id"], report["bytes"]), (self.id, out.stat().st_size))
+        shown = self.sluice("profile", "show", "--json", out).json()
+        self.assertEqual(shown["id"], self.id)
+        self.assertEqual(len(shown["planes"]), 4)
+        self.assertEqual(len(shown["groups"]), 2)
+        self.assertEqual([level["step_ratio"] for level in shown["levels"]], [9, 3, 1])
+        self.assertEqual(shown["sink_tokens"], 4)
+        # Got once, it is this user's, with or without a server.
+        self.assertEqual(self.sluice("profile", "show", "--json", self.id).json(), shown)
+        self.assertEqual(self.sluice("profile", "show", "--json", self.id[:6]).json(), shown)
+        local = self.sluice("profile", "ls", "--local", "--json").json()["profiles"]
+        self.assertEqual([entry["id"] for entry in local], [self.id])
+        text = self.sluice("profile", "show", self.id).out
+        for words in (self.id, "built-in", "layers.1.v", "half", "group", "the first 4 tokens"):
+            self.assertIn(words, text)
+        for block in text.split("\n\n")[1:]:
+            self.assert_aligned(block.splitlines())
+        self.assertEqual(self.sluice("inspect", "--json", out).json()["profile"]["id"], self.id)
+
+    def test_unknown(self):
+        self.refused("profile", "show", "--server", self.address, "ab" * 32,
+                     says=["not stored here", f"sluice profile ls --server {self.address}"])
+        self.refused("profile", "get", "--server", self.address, "abcd",
+                     says=["no profile's id begins with abcd", "sluice profile ls"])
+        self.refused("profile", "get", "--server", self.address, "x", says=["no id"])
+        self.refused("profile", "ls", "--server", "127.0.0.1:1", code=UNREACHABLE, says=["hint"])
+        self.refused("profile", "get", "--server", "127.0.0.1:1", "ab" * 32, code=UNREACHABLE,
+                     says=["hint"])
+
+    def test_given_profile(self):
+        """By file or by id, it is the one that is used."""
+        out, encoded = self.path("p.profile"), self.path("c.sluice")
+        self.profile("get", "--out", out, self.id)
+        for given in (out, self.id, self.id[:7].upper()):
+            self.sluice("encode", *CHUNK, "--profile", given, self.cache_path, encoded)
+            self.assertEqual(
+                self.sluice("inspect", "--json", encoded).json()["profile"]["id"], self.id)
+        self.fetch("--like", self.cache_path, "--profile", self.id)
+        self.put(self.cache_path, "--profile", out, "--tenant", "t")
+        self.refused("put", "--server", self.address, "--profile", out, encoded,
+                     says=["has a profile already"])
+        other = self.cache("other.safetensors", dim=32)
+        self.refused("encode", *CHUNK, "--profile", out, other, encoded,
+                     says=["planes[0].head_dim is 16 in the profile and 32 here",
+                           "sluice profile show"])
+
+    def test_bench_with_profile(self):
+        self.server("bench", "--like", self.cache_path, "--profile", self.id, "--contexts", 1,
+                    "--loads", 2, *CHUNK)
+
+
+class CalibratedProfileTest(harness.ServerTest):
+    """A profile that is not the built-in one, from calibration to the daemon."""
+
+    def setUp(self):
+        super().setUp()
+        dumps = [self.context(f"dump{i}.safetensors") for i in range(4)]
+        self.profile = self.path("model.profile")
+        report = self.sluice("calibrate", "--json", "--out", self.profile, *dumps).json()
+        self.id = report["profile_id"]
+        self.cache_path = self.context("in.safetensors")
+        self.out = self.path("out.safetensors")
+
+    def context(self, name):
+        self.seed += 1
+        return self.cache(name, tokens=256, heads=1)
+
+    def test_show(self):
+        shown = self.sluice("profile", "show", "--json", self.profile).json()
+        self.assertEqual((shown["id"], shown["kind"]), (self.id, "calibrated"))
+        self.assertGreater(shown["contexts"], 0)
+        self.assertTrue(all(level["bits_per_element"] > 0 for level in shown["levels"]))
+        text = self.sluice("profile", "show", self.profile).out
+        self.assertIn("calibrated, from", text)
+        for block in text.split("\n\n")[1:]:
+            self.assert_aligned(block.splitlines())
+        self.assertEqual(self.sluice("inspect", "--json", self.profile).json()["kind"], "profile")
+
+    def test_put_and_fetch(self):
+        self.put(self.cache_path, "--profile", self.profile)
+        listed = self.sluice("profile", "ls", "--json", "--server", self.address).json()
+        self.assertEqual([entry["id"] for entry in listed["profiles"]], [self.id])
+        fetch = ["--like", self.cache_path, "--check", self.cache_path]
+        for given in ([], ["--profile", self.profile], ["--profile", self.id]):
+            self.fetch(*fetch, *given)  # without it, it is found by the namespace
+        self.put(self.cache_path)  # from now on there are two
+        self.fetch(*fetch)
+        self.fetch(*fetch, "--profile", self.id[:9])
+
+    def test_files(self):
+        encoded = self.path("c.sluice")
+        report = self.sluice("encode", "--json", *CHUNK, "--profile", self.profile,
+                             self.cache_path, encoded).json()
+        self.assertEqual([level["level"] for level in report["levels"]], ["0", "1", "2"])
+        inspected = self.sluice("inspect", "--json", encoded).json()
+        self.assertEqual((inspected["profile"]["id"], inspected["intact"]), (self.id, True))
+        self.sluice("decode", encoded, self.out)
+        self.server("put", encoded)
+        self.fetch("--like", self.cache_path, "--check", self.cache_path)
+
+    def test_through_the_daemon(self):
+        program = os.environ.get("SLUICE_NODE", "")
+        if not os.access(program, os.X_OK):
+            self.skipTest(f"no daemon: {program or 'SLUICE_NODE is not set'}")
+        socket = self.path("node.sock")
+        self.path("node.toml").write_text(
+            f"[node]\nprofile_cache_dir = '{self.path('node-profiles')}'\n")
+        self.start("node", [program, "--server", self.address, "--socket", socket, "--config",
+                            self.path("node.toml")], socket.exists)
+        self.sluice("put", "--node", socket, *CHUNK, "--profile", self.profile, self.cache_path)
+        self.sluice("fetch", "--node", socket, *CHUNK, "--slo", 20000, "--like", self.cache_path,
+                    "--check", self.cache_path, "--profile", self.profile, self.out)
+        self.fetch("--like", self.cache_path, "--check", self.cache_path)
+
+
+class LargeProfileTest(harness.ServerTest):
+    """A profile over 1 MiB is not in the .sluice file but found by its id."""
+
+    def setUp(self):
+        super().setUp()
+        self.cache_path = self.cache(change=large, tokens=16)
+        self.encoded, self.out = self.path("c.sluice"), self.path("out.safetensors")
+        result = self.sluice("encode", *CHUNK, "--lossless", self.cache_path, self.encoded)
+        self.assertIn("is not in the file; it is kept in", result.err)
+        report = self.sluice("inspect", "--json", self.encoded).json()
+        self.id = report["profile"]["id"]
+        self.users = self.path("user-cache") / "sluice" / "profiles"
+        self.assertGreater((self.users / self.id).stat().st_size, 1 << 20)
+        self.assertEqual(self.users.stat().st_mode & 0o777, 0o700)
+
+    def decode(self, *arguments, **options):
+        return self.sluice("decode", "--level", "lossless", *arguments, self.encoded, self.out,
+                           **options)
+
+    def test_decode(self):
+        self.decode()
+        self.assert_same_tensors(self.out, self.cache_path)
+        file = self.path("p.profile")
+        shutil.copy(self.users / self.id, file)
+        damaged = bytearray(file.read_bytes())
+        damaged[99] ^= 1
+        (self.users / self.id).write_bytes(damaged)
+        self.refused("decode", self.encoded, self.out,
+                     says=["neither in the file nor in", "--profile FILE", "sluice profile get"])
+        self.assertFalse((self.users / self.id).exists())
+        self.decode("--profile", file)
+        report = self.sluice("inspect", "--json", self.encoded).json()
+        self.assertEqual((report["profile"], report["intact"]), ({"id": self.id}, True))
+        self.assertEqual(report["level_bits"], {})
+
+    def test_put_and_get(self):
+        self.server("put", self.encoded)
+        self.path("ids").write_text(cache_file.read(self.cache_path).metadata["token_ids"])
+        shutil.rmtree(self.users)
+        self.fetch("--like", self.cache_path, "--level", "lossless")
+        self.assert_same_tensors(self.out, self.cache_path)
+        self.fetch("--tokens", self.path("ids"), "--model", "test-model")
+        self.assertTrue((self.users / self.id).exists())  # got by the namespace
+        shutil.rmtree(self.users)
+        self.sluice("profile", "get", "--server", self.address, self.id)
+        self.decode()
+        shutil.rmtree(self.users)
+        self.server("put", self.encoded)  # the server has the profile, and the chunk
+        self.server("rm", "test-model")
+        self.refused("put", "--server", self.address, self.encoded,
+                     says=["neither in the file nor in", "sluice profile get"])
+
+    def test_through_the_daemon(self):
+        program = os.environ.get("SLUICE_NODE", "")
+        if not os.access(program, os.X_OK):
+            self.skipTest(f"no daemon: {program or 'SLUICE_NODE is not set'}")
+        socket, folder = self.path("node.sock"), self.path("node-profiles")
+        self.path("node.toml").write_text(f"[node]\nprofile_cache_dir = '{folder}'\n")
+        self.start("node", [program, "--server", self.address, "--socket", socket, "--config",
+                            self.path("node.toml")], socket.exists)
+        self.sluice("put", "--node", socket, *CHUNK, "--profile", self.id, "--lossless",
+                    self.cache_path)
+        self.assertTrue((folder / self.id).exists())
+        fetch = ["fetch", "--node", socket, *CHUNK, "--slo", 20000, "--level", "lossless",
+                 "--like", self.cache_path]
+        self.sluice(*fetch, "--profile", self.users / self.id, self.out)
+        self.assert_same_tensors(self.out, self.cache_path)
+        self.refused("fetch", *fetch[1:], "--profile", "cd" * 32, self.out,
+                     says=["not stored here", "sluice profile ls"])
+        self.refused("put", "--node", self.path("none.sock"), *CHUNK, "--profile", self.id,
+                     self.cache_path, code=UNREACHABLE, says=["start it with: sluice-node"])
+
+
+if __name__ == "__main__":
+    unittest.main()
