@@ -56,6 +56,12 @@ class Deploy(unittest.TestCase):
             for setting in ("Type=notify", "WatchdogSec=", "Restart=on-failure"):
                 self.assertIn(setting, text)
 
+    def test_node_may_make_code(self):
+        """Calibrated profiles need it: oneDNN compiles its matrix products."""
+        text = (DEPLOY / "systemd" / "sluice-node.service").read_text(encoding="utf-8")
+        self.assertNotIn("MemoryDenyWriteExecute=yes", text)
+        self.assertIn("CacheDirectory=sluice-node\n", text)
+
     def test_sample_configurations_are_valid(self):
         for name, program in PROGRAMS.items():
             with self.subTest(program=name):
