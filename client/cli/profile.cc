@@ -55,11 +55,15 @@ absl::StatusOr<ExitCode> Show(const Options& options) {
 absl::StatusOr<ExitCode> Get(const Options& options) {
   ASSIGN_OR_RETURN(const codec::Digest id, ResolveProfileId(options.name, &options.server));
   ASSIGN_OR_RETURN(const ProfilePtr profile, GetProfile(id, &options.server));
-  std::string place = absl::StrCat(ProfileCache().path, "/", codec::DigestHex(id));
-  if (!options.out.empty()) {
+  std::string place = options.out;
+  if (place.empty()) {
+    client::ProfileFolder folder(ProfileCache());
+    const absl::Status kept = folder.Write(id, profile->bytes());
+    if (!kept.ok()) return WithHint(kept, "name a file with --out");
+    place = absl::StrCat(folder.path(), "/", codec::DigestHex(id));
+  } else {
     const std::span<const std::byte> parts[] = {codec::AsBytes(profile->bytes())};
-    RETURN_IF_ERROR(client::WriteFile(options.out, parts));
-    place = options.out;
+    RETURN_IF_ERROR(client::WriteFile(place, parts));
   }
   const uint64_t bytes = profile->bytes().size();
   if (options.json) {

@@ -73,6 +73,23 @@ x = 1
   EXPECT_EQ(AllFaults(file).size(), 10u);
 }
 
+TEST(ConfigTest, WhatMayBePutMustFit) {
+  Config config;
+  config.data_dir = "/d";
+  config.quota_bytes = 2 << 20;
+  config.limits.max_chunk_bytes = 3 << 20;
+  config.profile_quota_bytes = 4 << 20;
+  config.limits.max_profile_bytes = 5 << 20;
+  std::vector<std::string> keys;
+  for (const ConfigFault& fault : CheckConfig(config)) {
+    keys.push_back(fault.key + " " + fault.other_key);
+  }
+  EXPECT_THAT(keys, ElementsAre("limits.max_chunk_bytes store.quota",
+                                "limits.max_profile_bytes store.profile_quota"));
+  config.limits.max_profile_bytes = uint64_t{5} << 30;
+  EXPECT_THAT(CheckConfig(config).at(0).message, HasSubstr("is not within 1024 .. 4294967296"));
+}
+
 // The sample names every key with its default.
 TEST(ConfigTest, SampleIsTheDefault) {
   const ConfigFile sample =
