@@ -1,6 +1,6 @@
 """Caches on disk: a folder a context.
 
-NAME/kv.safetensors is a cache in the program's input form: `layers.{i}.k` and `layers.{i}.v`, bf16,
+NAME/kv.safetensors is a cache as the program reads it: `layers.{i}.k` and `layers.{i}.v`, bf16,
 [num_kv_heads, num_tokens, head_dim], keys after the rotary embedding. NAME/tail.safetensors has
 what follows in the text: `tail`, the token ids, and `logprobs`, fp16, what the model predicts after
 each of them with the untouched cache.
