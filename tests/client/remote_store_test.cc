@@ -106,7 +106,9 @@ TEST_F(RemoteStoreTest, ManifestsThatDoNotAddUpAreRefused) {
   };
   for (const auto& [field, tamper] : cases) {
     FakeStore::Faults faults;
-    faults.tamper_lookup = [&](v1::LookupResponse& r) { tamper(*r.mutable_chunks(0)); };
+    faults.tamper_lookup = [tamper = tamper](v1::LookupResponse& r) {
+      tamper(*r.mutable_chunks(0));
+    };
     Start(faults);
     AddChunk(1);
     const auto manifests = store_->Lookup(DigestOf(0), std::vector{DigestOf(1)}, Soon(), nullptr);
