@@ -111,7 +111,7 @@ absl::Status ReadGroups(ByteReader& reader, std::vector<GroupSpec>& groups) {
 }
 
 absl::Status ValidateStep(size_t i, const PlaneSpec& plane, double step, bool calibrated) {
-  if (step == 0) return absl::OkStatus();
+  if (step == 0 && !std::signbit(step)) return absl::OkStatus();
   const std::string name = absl::StrCat("planes[", i, "].step");
   const double low = calibrated ? Profile::kMinCalibratedStep : Profile::kMinRelativeStep;
   const double high = calibrated ? kMaxCalibratedStep : Profile::kMaxRelativeStep;
