@@ -26,7 +26,20 @@ bool WriteGolden(const std::filesystem::path& folder) {
     ok &= WriteFile(folder / (name + ".chunk"), container);
     digests += DecodedDigests(name, chunk.profile, container);
   }
-  return ok && WriteFile(folder / "digests.txt", digests);
+  ok &= WriteFile(folder / "digests.txt", digests);
+  digests.clear();
+  for (const auto& [name, chunk] : CalibratedGoldenChunks()) {
+    const std::string container = chunk.Encode({.lossy = true, .lossless = true}).container;
+    std::string decoded;
+    const auto planes = DecodedLevels(chunk.profile, container);
+    if (!planes.ok()) return false;
+    for (const std::string& plane : *planes) decoded += plane;
+    ok &= WriteFile(folder / (name + ".profile"), chunk.profile.bytes());
+    ok &= WriteFile(folder / (name + ".chunk"), container);
+    ok &= WriteFile(folder / (name + ".decoded"), decoded);
+    digests += ValueDigests(name, chunk.profile, container);
+  }
+  return ok && WriteFile(folder / "values.txt", digests);
 }
 
 // As segment_fuzzer reads it; the shapes are those of its MakeProfile.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 #include <span>
+#include <utility>
 
 #include "codec/bytes.h"
 #include "codec/elements.h"
@@ -98,11 +99,16 @@ Profile MakeCalibratedProfile(const Geometry& geometry, uint32_t model_layers, d
 
 TestChunk MakeSpectralChunk(const Geometry& geometry, uint32_t model_layers, uint32_t start_token,
                             uint32_t num_tokens, uint32_t seed) {
+  return MakeSpectralChunk(MakeCalibratedProfile(geometry, model_layers, 0.05, seed), start_token,
+                           num_tokens, seed);
+}
+
+TestChunk MakeSpectralChunk(Profile profile, uint32_t start_token, uint32_t num_tokens,
+                            uint32_t seed) {
   constexpr double kLargest = 14;  // standard deviations, in finest steps
   constexpr double kSmallest = 0.02;
-  TestChunk chunk{
-      MakeCalibratedProfile(geometry, model_layers, 0.05, seed), start_token, num_tokens, {}};
-  for (const PlaneSpec& spec : geometry.planes) {
+  TestChunk chunk{std::move(profile), start_token, num_tokens, {}};
+  for (const PlaneSpec& spec : chunk.profile.geometry().planes) {
     chunk.planes.emplace_back(num_tokens * spec.bytes_per_token(), '\0');
   }
   std::mt19937 random(seed);
@@ -122,9 +128,12 @@ TestChunk MakeSpectralChunk(const Geometry& geometry, uint32_t model_layers, uin
       }
     }
     std::vector<std::span<std::byte>> planes;
+    size_t next_row = 0;
     for (uint32_t i = 0; i < context.spec().num_planes; ++i) {
       PlaneCode& plane = code.planes.emplace_back();
-      plane.first_row = i == 0 ? 0 : code.planes[i - 1].first_row + context.plane(i - 1).channels();
+      plane.exact = !chunk.profile.is_coded(context.spec().first_plane + i);
+      plane.first_row = next_row;
+      if (!plane.exact) next_row += context.plane(i).channels();
       planes.push_back(
           std::as_writable_bytes(std::span(chunk.planes[context.spec().first_plane + i])));
     }

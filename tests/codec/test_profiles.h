@@ -27,8 +27,10 @@ struct ProfileParts {
 ProfileParts MakeProfileParts(const Geometry& geometry, uint32_t model_layers, double step,
                               uint32_t seed);
 
-// A chunk of such a profile whose coefficients fall in variance as those of real models do: about
-// 1.9 bits an element at the finest of three levels.
+// A chunk of a calibrated profile whose coefficients fall in variance as those of real models do:
+// about 1.9 bits an element at the finest of three levels. Planes that are always exact are zero.
+TestChunk MakeSpectralChunk(Profile profile, uint32_t start_token, uint32_t num_tokens,
+                            uint32_t seed);
 TestChunk MakeSpectralChunk(const Geometry& geometry, uint32_t model_layers, uint32_t start_token,
                             uint32_t num_tokens, uint32_t seed);
 

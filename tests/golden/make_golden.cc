@@ -5,8 +5,10 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "codec/byte_block.h"
+#include "tests/golden/calibrated_cases.h"
 #include "tests/golden/golden_cases.h"
 
 namespace sluice::codec {
@@ -38,11 +40,21 @@ std::string RandomText(size_t size, double mean) {
 bool WriteAll(const std::filesystem::path& tests) {
   bool ok = true;
   const std::filesystem::path corpus = tests / "fuzz" / "corpus";
-  for (const GoldenCase& c : GoldenCases()) {
+  std::vector<GoldenCase> cases = GoldenCases();
+  for (const auto& more : {CalibratedProfileCases(), CalibratedChunkCases()}) {
+    cases.insert(cases.end(), more.begin(), more.end());
+  }
+  for (const GoldenCase& c : cases) {
     const char* verdict = c.expected.empty() ? "accept" : "reject";
     ok &= WriteFile(tests / "golden" / verdict / c.kind / (c.name + ".bin"), c.bytes);
     ok &= WriteFile(corpus / c.kind / (std::string(verdict) + "_" + c.name), c.bytes);
   }
+  ContextFile context = ExampleContextFile();
+  context.profile_bytes = ExampleCalibratedProfile().bytes();
+  context.descriptor.profile_id = ExampleCalibratedProfile().id();
+  context.containers[0] = ExampleCalibratedChunk();
+  ok &= WriteFile(corpus / "context_file" / "accept_calibrated", SerializeContextFile(context));
+  ok &= WriteFile(corpus / "container" / "accept_calibrated", ExampleCalibratedChunk());
   std::string repeated;
   for (int i = 0; i < 20; ++i) repeated += "the same words again; ";
   const std::pair<const char*, std::string> texts[] = {{"raw", "raw"},
