@@ -7,6 +7,7 @@
 
 #include "codec/bytes.h"
 #include "codec/container.h"
+#include "codec/rans.h"
 #include "tests/codec/level_checks.h"
 #include "tests/codec/test_profiles.h"
 
@@ -24,6 +25,23 @@ TestChunk MakeCalibratedChunk(const Geometry& geometry, uint32_t start_token, ui
   return chunk;
 }
 
+// Bits of a coded element at the finest level, without what a chunk needs for any number of tokens.
+double MarginalBits(const TestChunk& chunk, const EncodedChunk& encoded) {
+  const ChunkHeader header = *ParseChunkHeader(AsBytes(encoded.container));
+  double bytes = 0;
+  double elements = 0;
+  for (size_t g = 0; g < chunk.profile.groups().size(); ++g) {
+    const double channels = static_cast<double>(chunk.profile.coded_channels(g));
+    if (channels == 0) continue;
+    elements += channels * chunk.num_tokens;
+    for (const LayerEntry& layer : header.layers) {
+      bytes += layer.segments[g].bytes - channels - static_cast<double>(kRansStateBytes);
+    }
+    // Planes that are always exact are zero, and cost next to nothing.
+  }
+  return 8 * bytes / elements;
+}
+
 TEST(CalibratedTest, LevelsOfEveryGeometry) {
   for (const GeometryCase& c : GeometryCases()) {
     SCOPED_TRACE(c.name);
@@ -35,6 +53,34 @@ TEST(CalibratedTest, LevelsOfEveryGeometry) {
     EXPECT_GT(encoded.levels[2].mean_error, 0);
     EXPECT_LT(encoded.levels[2].mean_error, kStep);
     EXPECT_EQ(*DecodeChunk(chunk.profile, AsBytes(encoded.container), kLossless), chunk.planes);
+  }
+}
+
+// Data with the covariance that the profile is made for, in each type that has levels. Keys have
+// the mean of the case, in standard deviations.
+TEST(CalibratedTest, CovarianceOfEveryGeometryAndType) {
+  constexpr double kFinestStep = 0.05;
+  constexpr double kDeviation = 0.2;  // of MakeSpectralChunk's channels with that step
+  for (const GeometryCase& c : GeometryCases()) {
+    for (const ElementType type : {ElementType::kBf16, ElementType::kFp16, ElementType::kFp32}) {
+      SCOPED_TRACE(testing::Message() << c.name << " as type " << static_cast<int>(type));
+      Geometry geometry = c.geometry;
+      for (PlaneSpec& plane : geometry.planes) {
+        if (IsQuantisable(plane.element_type)) plane.element_type = type;
+      }
+      ProfileParts parts = MakeProfileParts(geometry, 1, kFinestStep, 3);
+      for (GroupCalibration& group : parts.calibration.groups) {
+        for (size_t i = 0; i < group.means.size(); ++i) {
+          group.means[i] = static_cast<float>((i % 2 == 0 ? 1 : -1) * c.mean * kDeviation);
+        }
+      }
+      const TestChunk chunk = MakeSpectralChunk(*parts.Make(), 4096, 40, 3);
+      const EncodedChunk encoded = chunk.Encode();
+      CheckLossyLevels(chunk, encoded);
+      // Rounding to bf16 near a mean of 20 deviations is noise that no transform explains.
+      const double slack = c.mean > 1 && type == ElementType::kBf16 ? 1 : 0;
+      EXPECT_LT(MarginalBits(chunk, encoded), 2.3 + slack);
+    }
   }
 }
 

@@ -17,6 +17,8 @@ std::vector<GeometryCase> GeometryCases() {
   std::vector<GeometryCase> cases;
   cases.push_back({"3x64", KeysAndValues(2, 3, 64, ElementType::kBf16, HalfTable(64))});
   cases.push_back({"8x128", KeysAndValues(1, 8, 128, ElementType::kBf16, HalfTable(128))});
+  cases.push_back({"4x128", KeysAndValues(1, 4, 128, ElementType::kFp16, HalfTable(128))});
+  cases.push_back({"8x64", KeysAndValues(1, 8, 64, ElementType::kBf16, HalfTable(64))});
   cases.push_back({"1x256", KeysAndValues(1, 1, 256, ElementType::kFp16, HalfTable(256))});
   cases.push_back(
       {"large_key_mean", KeysAndValues(1, 2, 64, ElementType::kBf16, HalfTable(64)), 20});
@@ -26,6 +28,13 @@ std::vector<GeometryCase> GeometryCases() {
                                     MakeRotaryTable(5e5, 64, RotaryLayout::kInterleaved))});
   cases.push_back({"not_rotated", KeysAndValues(1, 4, 32)});
   cases.push_back({"fp32", KeysAndValues(1, 2, 33, ElementType::kFp32, HalfTable(32))});
+
+  // Every other model layer turns slower, and the last one not at all.
+  Geometry by_layer = KeysAndValues(3, 2, 32, ElementType::kBf16, HalfTable(32));
+  by_layer.rotary_tables.push_back(MakeRotaryTable(1e6, 32, RotaryLayout::kHalf));
+  by_layer.planes[2].rotary_table = 1;
+  by_layer.planes[4].rotary_table = PlaneSpec::kNotRotated;
+  cases.push_back({"rotary_by_layer", by_layer});
 
   Geometry mixed = KeysAndValues(1, 2, 64, ElementType::kBf16, HalfTable(64));
   mixed.rotary_tables.push_back(HalfTable(128));
