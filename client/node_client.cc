@@ -182,7 +182,8 @@ class GrpcNodeClient : public NodeClient {
     if (last.state() != v1::SAVE_STATE_STORED) {
       return absl::AbortedError(absl::StrCat("save: ", last.message()));
     }
-    return NodeSaved{last.stored_chunks(), last.existing_chunks(), last.bytes()};
+    return NodeSaved{last.stored_chunks(), last.existing_chunks(), last.bytes(),
+                     last.unusual_rate_chunks()};
   }
 
   absl::StatusOr<NodeStatus> Status(absl::Time deadline) override {
@@ -202,7 +203,8 @@ class GrpcNodeClient : public NodeClient {
                       .recompute_chunks = response.recompute_chunks(),
                       .received_bytes = response.received_bytes(),
                       .late_loads = response.late_loads(),
-                      .uptime_ms = response.uptime_ms()};
+                      .uptime_ms = response.uptime_ms(),
+                      .unusual_rate_chunks = response.unusual_rate_chunks()};
   }
 
  private:

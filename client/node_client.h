@@ -44,6 +44,7 @@ struct NodeSaved {
   uint32_t stored_chunks = 0;
   uint32_t existing_chunks = 0;
   uint64_t bytes = 0;
+  uint32_t unusual_rate_chunks = 0;  // see codec/rate_check.h
 };
 
 struct NodeStatus {
@@ -59,6 +60,7 @@ struct NodeStatus {
   uint64_t received_bytes = 0;
   uint64_t late_loads = 0;
   uint64_t uptime_ms = 0;
+  uint64_t unusual_rate_chunks = 0;  // encoded since start
 };
 
 class NodeClient {

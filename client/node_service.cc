@@ -89,6 +89,7 @@ v1::SaveEvent ToEvent(const SaveProgress& progress) {
   event.set_existing_chunks(progress.existing_chunks);
   event.set_bytes(progress.bytes);
   event.set_message(progress.message);
+  event.set_unusual_rate_chunks(progress.unusual_rate_chunks);
   return event;
 }
 
@@ -373,6 +374,7 @@ grpc::Status NodeService::Status(grpc::ServerContext* /*context*/,
   response->set_recompute_chunks(counters_.recompute_chunks);
   response->set_received_bytes(counters_.received_bytes);
   response->set_late_loads(counters_.late_loads);
+  response->set_unusual_rate_chunks(saver_.unusual_rate_chunks());
   response->set_uptime_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(absl::Now() - start_)));
   return grpc::Status::OK;
 }

@@ -6,7 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/log_text.h"
-#include "codec/encoder.h"
+#include "codec/bytes.h"
+#include "codec/rate_check.h"
 #include "codec/status_macros.h"
 #include "spdlog/spdlog.h"
 
@@ -158,11 +159,11 @@ void Saver::Run(const Entry& entry) {
   progress.state = status.ok() ? SaveState::kStored : SaveState::kFailed;
   progress.message = std::string(status.message());
   spdlog::info(
-      "event=save request={} state={} stored_chunks={} existing_chunks={} bytes={} ms={:.1f} "
-      "message={}",
+      "event=save request={} state={} stored_chunks={} existing_chunks={} bytes={} "
+      "unusual_rate_chunks={} ms={:.1f} message={}",
       Quoted(entry.job.request_id), StateName(progress.state), progress.stored_chunks,
-      progress.existing_chunks, progress.bytes, absl::ToDoubleMilliseconds(absl::Now() - start),
-      Quoted(progress.message));
+      progress.existing_chunks, progress.bytes, progress.unusual_rate_chunks,
+      absl::ToDoubleMilliseconds(absl::Now() - start), Quoted(progress.message));
   entry.ticket->Push(std::move(progress));
 }
 
@@ -172,6 +173,16 @@ absl::Status Saver::CheckWanted(const Entry& entry, bool copied) const {
   if (entry.ticket->cancelled_.load()) return absl::CancelledError("cancelled by the engine");
   if (entry.job.pool->closing()) return absl::CancelledError("the pool was unregistered");
   return absl::OkStatus();
+}
+
+void Saver::CheckRate(const codec::Profile& profile, const codec::EncodedChunk& chunk,
+                      SaveProgress& progress) {
+  const auto header = codec::ParseChunkHeader(codec::AsBytes(chunk.container));
+  if (!header.ok()) return;  // the server says so
+  const std::optional<codec::ChunkRate> rate = codec::RateOf(profile, *header);
+  if (!rate || !rate->unusual) return;
+  ++progress.unusual_rate_chunks;
+  ++unusual_rate_chunks_;
 }
 
 absl::Status Saver::SaveMissing(const Entry& entry, SaveProgress& progress) {
@@ -214,6 +225,7 @@ absl::Status Saver::SaveMissing(const Entry& entry, SaveProgress& progress) {
       entry.ticket->Push(progress);
     }
     ASSIGN_OR_RETURN(const codec::EncodedChunk encoded, Encode(job, *profile, i, planes));
+    CheckRate(*profile, encoded, progress);
     // The engine may have reused the blocks as soon as it had cancelled.
     RETURN_IF_ERROR(CheckWanted(entry, copied));
     const std::optional<codec::Digest> parent =

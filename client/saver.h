@@ -23,6 +23,7 @@
 #include "client/pool_registry.h"
 #include "client/remote_store.h"
 #include "codec/chunk_key.h"
+#include "codec/encoder.h"
 
 namespace sluice::client {
 
@@ -41,7 +42,8 @@ struct SaveProgress {
   SaveState state = SaveState::kFailed;
   uint32_t stored_chunks = 0;
   uint32_t existing_chunks = 0;
-  uint64_t bytes = 0;  // encoded bytes sent
+  uint64_t bytes = 0;                // encoded bytes sent
+  uint32_t unusual_rate_chunks = 0;  // of those encoded; see codec/rate_check.h
   std::string message;
 };
 
@@ -86,6 +88,8 @@ class Saver {
   // next chunk. True if all had ended by then.
   bool Drain(absl::Time deadline);
   size_t size() const;
+  // Of all saves.
+  uint64_t unusual_rate_chunks() const { return unusual_rate_chunks_.load(); }
 
  private:
   struct Entry {
@@ -98,6 +102,9 @@ class Saver {
   // Saves the chunks that are missing; fills in `progress` as it goes.
   absl::Status SaveMissing(const Entry& entry, SaveProgress& progress);
   absl::Status CheckWanted(const Entry& entry, bool copied) const;
+  // Counts a chunk whose rate is unusual for its profile.
+  void CheckRate(const codec::Profile& profile, const codec::EncodedChunk& chunk,
+                 SaveProgress& progress);
 
   const std::shared_ptr<RemoteStore> store_;
   const Config config_;
@@ -106,6 +113,7 @@ class Saver {
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<bool> abandon_ = false;
+  std::atomic<uint64_t> unusual_rate_chunks_ = 0;
   std::vector<std::thread> threads_;
 };
 

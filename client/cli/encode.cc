@@ -38,6 +38,7 @@ void PrintLevels(const Options& options, const EncodedContext& context, uint64_t
   const Json report = {{"out", options.out},
                        {"file_bytes", file_bytes},
                        {"chunks", context.file.containers.size()},
+                       {"rate", context.rates.ToJson()},
                        {"levels", levels}};
   PrintJson(report);
 }

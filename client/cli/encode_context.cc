@@ -104,6 +104,8 @@ absl::StatusOr<EncodedContext> EncodeContext(const EncodeRequest& request) {
         return absl::OkStatus();
       },
       [&](size_t done) { progress.Update(done); }));
+  result.rates.Add(request.profile, result.file.containers);
+  if (const auto note = result.rates.Note()) result.notes.push_back(*note);
   return result;
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/options.h"
+#include "client/cli/rate_note.h"
 #include "client/context_input.h"
 #include "codec/context_file.h"
 #include "codec/encoder.h"
@@ -36,7 +37,8 @@ struct EncodeRequest {
 struct EncodedContext {
   codec::ContextFile file;
   std::vector<std::vector<codec::LevelReport>> reports;  // of each chunk
-  std::vector<std::string> notes;                        // such as planes with NaN
+  RateSummary rates;
+  std::vector<std::string> notes;  // such as planes with NaN, or an unusual rate
 };
 
 // Encodes all chunks, on several threads. Chunks of an input without token ids have keys of zeros.

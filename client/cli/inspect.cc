@@ -32,6 +32,11 @@ std::vector<std::string> LevelCells(const LevelBytes& levels, uint64_t elements)
   return {bytes, bits};
 }
 
+std::string StateText(const InspectedChunk& chunk) {
+  if (!chunk.fault.empty()) return chunk.fault;
+  return chunk.unusual_rate ? "intact, unusual rate" : "intact";
+}
+
 void PrintText(const InspectReport& report) {
   std::vector<std::pair<std::string, std::string>> pairs = {
       {"file",
@@ -51,7 +56,7 @@ void PrintText(const InspectReport& report) {
       const auto cells = LevelCells(chunk.level_bytes, chunk.elements);
       table.Add({absl::StrCat(chunk.index), absl::StrCat(chunk.start_token),
                  absl::StrCat(chunk.num_tokens), absl::StrCat(chunk.num_groups), cells[0], cells[1],
-                 chunk.fault.empty() ? "intact" : chunk.fault});
+                 StateText(chunk)});
     }
     table.Print();
     std::printf("\n");
@@ -79,6 +84,7 @@ absl::StatusOr<ExitCode> Inspect(const Options& options) {
   } else {
     PrintText(*report);
   }
+  if (const auto note = report->rates.Note()) Note(*note);
   if (report->faults.empty()) return kOk;
   return WithHint(absl::DataLossError(absl::StrCat(options.file, ": ", report->faults.front())),
                   absl::StrCat(report->faults.size(), " of ", report->chunks.size(),

@@ -136,12 +136,19 @@ absl::Status InspectContext(const std::string& bytes, InspectReport& report) {
     if (profile != nullptr) {
       chunk.elements = chunk.num_tokens * profile->geometry().elements_per_token();
     }
+    if (profile != nullptr && chunk.fault.empty()) {
+      const auto rate = codec::RateOf(*profile, chunk.header);
+      chunk.unusual_rate = rate && rate->unusual;
+      report.rates.Add(*profile, chunk.header);
+    }
     tokens += chunk.num_tokens;
     AddChunk(std::move(chunk), report);
   }
   report.facts.emplace_back(
       "chunks", absl::StrCat(file->containers.size(), " of ", file->descriptor.chunk_tokens,
                              " tokens; ", tokens, " tokens"));
+  if (!report.rates.empty()) report.facts.emplace_back("rate", report.rates.Text());
+  report.details["rate"] = report.rates.ToJson();
   report.details["tokens"] = tokens;
   report.details["token_ids"] = !file->token_ids.empty();
   Json& metadata = report.details["metadata"] = Json::object();
@@ -185,6 +192,7 @@ Json ToJson(const InspectedChunk& chunk) {
                {"groups", chunk.num_groups},
                {"bytes", chunk.bytes},
                {"intact", chunk.fault.empty()},
+               {"unusual_rate", chunk.unusual_rate},
                {"level_bytes", ToJson(chunk.level_bytes)},
                {"level_bits", BitsToJson(chunk.level_bytes, chunk.elements)}};
   if (!chunk.fault.empty()) json["fault"] = chunk.fault;

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/json.h"
+#include "client/cli/rate_note.h"
 #include "codec/container.h"
 
 namespace sluice::cli {
@@ -26,6 +27,7 @@ struct InspectedChunk {
   LevelBytes level_bytes;
   codec::ChunkHeader header;  // empty if its own bytes are damaged
   std::string fault;          // what is damaged; empty if nothing is
+  bool unusual_rate = false;  // see codec/rate_check.h
 };
 
 struct InspectReport {
@@ -36,6 +38,7 @@ struct InspectReport {
   LevelBytes level_bytes;
   std::vector<InspectedChunk> chunks;
   std::vector<std::string> faults;
+  RateSummary rates;
   std::vector<std::pair<std::string, std::string>> facts;  // about the file, for people
   Json details;                                            // the same, for machines
 };

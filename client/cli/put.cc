@@ -114,6 +114,7 @@ void PrintChunksJson(const std::vector<PutChunk>& chunks, const Source& source,
              {"stored_tokens", chunks.size() * chunk_tokens},
              {"left_out_tokens", source.num_tokens - chunks.size() * chunk_tokens},
              {"sent_bytes", sent_bytes},
+             {"rate", source.rates.ToJson()},
              {"chunks", list}});
 }
 

@@ -74,6 +74,8 @@ absl::StatusOr<Source> FromContextFile(const SourceOptions& options) {
   if (absl::Status status = Rename(std::move(descriptor), file); !status.ok()) {
     return WithPrefix(status, options.path);
   }
+  if (source.profile != nullptr) source.rates.Add(*source.profile, file.containers);
+  if (const auto note = source.rates.Note()) source.notes.push_back(*note);
   return source;
 }
 
@@ -95,6 +97,7 @@ absl::StatusOr<Source> FromCacheFile(const SourceOptions& options, const ServerO
   source.file = std::move(encoded.file);
   source.profile = std::move(profile);
   source.num_tokens = input.num_tokens;
+  source.rates = encoded.rates;
   source.notes = std::move(encoded.notes);
   return source;
 }

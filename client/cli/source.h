@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "client/cli/options.h"
 #include "client/cli/profiles.h"
+#include "client/cli/rate_note.h"
 #include "codec/context_file.h"
 
 namespace sluice::cli {
@@ -21,9 +22,10 @@ struct SourceOptions {
 };
 
 struct Source {
-  codec::ContextFile file;         // full chunks only, with their keys
-  ProfilePtr profile;              // null if it is neither in the .sluice file nor on this host
-  uint32_t num_tokens = 0;         // of the context, with those that make no full chunk
+  codec::ContextFile file;  // full chunks only, with their keys
+  ProfilePtr profile;       // null if it is neither in the .sluice file nor on this host
+  uint32_t num_tokens = 0;  // of the context, with those that make no full chunk
+  RateSummary rates;
   std::vector<std::string> notes;  // for the user
 };
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import struct
 import unittest
 
 import cache_file
@@ -100,6 +101,14 @@ class ShowTest(harness.ServerTest):
                     "--loads", 2, *CHUNK)
 
 
+def eight_times(cache):
+    """Makes BF16 values eight times as large, as those of another model may be."""
+    for name, (dtype, shape, data) in cache.tensors.items():
+        values = struct.unpack(f"<{len(data) // 2}H", data)
+        cache.tensors[name] = dtype, shape, struct.pack(
+            f"<{len(values)}H", *(v + (3 << 7) if v & 0x7f80 else v for v in values))
+
+
 class CalibratedProfileTest(harness.ServerTest):
     """A profile that is not the built-in one, from calibration to the daemon."""
 
@@ -112,9 +121,9 @@ class CalibratedProfileTest(harness.ServerTest):
         self.cache_path = self.context("in.safetensors")
         self.out = self.path("out.safetensors")
 
-    def context(self, name):
+    def context(self, name, change=None):
         self.seed += 1
-        return self.cache(name, tokens=256, heads=1)
+        return self.cache(name, change, tokens=256, heads=1)
 
     def test_show(self):
         shown = self.sluice("profile", "show", "--json", self.profile).json()
@@ -149,7 +158,7 @@ class CalibratedProfileTest(harness.ServerTest):
         self.server("put", encoded)
         self.fetch("--like", self.cache_path, "--check", self.cache_path)
 
-    def test_through_the_daemon(self):
+    def start_daemon(self):
         program = os.environ.get("SLUICE_NODE", "")
         if not os.access(program, os.X_OK):
             self.skipTest(f"no daemon: {program or 'SLUICE_NODE is not set'}")
@@ -158,6 +167,50 @@ class CalibratedProfileTest(harness.ServerTest):
             f"[node]\nprofile_cache_dir = '{self.path('node-profiles')}'\n")
         self.start("node", [program, "--server", self.address, "--socket", socket, "--config",
                             self.path("node.toml")], socket.exists)
+        return socket
+
+    def test_unusual_rate(self):
+        """A profile that does not fit is told of; one that fits is not."""
+        encoded = self.path("c.sluice")
+        other = self.context("other.safetensors", eight_times)
+        for cache, unusual in ((self.cache_path, 0), (other, 16)):
+            told = "16 of 16 chunks need over 1.20 times the" if unusual else ""
+            encode = self.sluice("encode", "--json", *CHUNK, "--profile", self.profile, cache,
+                                 encoded)
+            rate = encode.json()["rate"]
+            self.assertEqual((rate["unusual_chunks"], rate["chunks"]), (unusual, 16), rate)
+            inspect = self.sluice("inspect", "--json", encoded)
+            self.assertEqual(inspect.json()["rate"], rate)
+            self.assertEqual(sum(c["unusual_rate"] for c in inspect.json()["chunks"]), unusual)
+            text = self.sluice("inspect", encoded)
+            self.assertEqual(text.out.count("intact, unusual rate"), unusual)
+            self.assertIn("bits/element at the finest lossy level, usually", text.out)
+            put = self.put(cache, "--json", "--profile", self.profile)
+            again = self.server("put", "--json", encoded)
+            for result in (encode, inspect, text, put, again):
+                self.assertEqual("unusual rate: " in result.err, bool(unusual), str(result))
+                self.assertIn(told, result.err)
+            self.assertEqual(put.json()["rate"], rate)
+            self.assertEqual(again.json()["rate"], rate)
+        self.fetch("--like", other, "--check", other)  # within its bound
+        builtin = self.sluice("encode", "--json", *CHUNK, other, encoded)
+        self.assertIsNone(builtin.json()["rate"])
+        self.assertIsNone(self.sluice("inspect", "--json", encoded).json()["rate"])
+
+    def test_unusual_rate_through_the_daemon(self):
+        socket = self.start_daemon()
+        other = self.context("other.safetensors", eight_times)
+        put = ["put", "--node", socket, *CHUNK, "--profile", self.profile]
+        self.assertNotIn("unusual rate", self.sluice(*put, self.cache_path).err)
+        result = self.sluice(*put, "--json", other)
+        self.assertEqual(result.json()["unusual_rate_chunks"], 16)
+        self.assertIn("unusual rate: 16 chunks need over 1.20 times", result.err)
+        stats = ["stats", "--node", socket]
+        self.assertEqual(self.sluice(*stats, "--json").json()["unusual_rate_chunks"], 16)
+        self.assertIn("16 saved chunks", self.sluice(*stats).out)
+
+    def test_through_the_daemon(self):
+        socket = self.start_daemon()
         self.sluice("put", "--node", socket, *CHUNK, "--profile", self.profile, self.cache_path)
         self.sluice("fetch", "--node", socket, *CHUNK, "--slo", 20000, "--like", self.cache_path,
                     "--check", self.cache_path, "--profile", self.profile, self.out)
