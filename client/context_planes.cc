@@ -1,20 +1,40 @@
 #include "client/context_planes.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "client/context_input.h"
 #include "client/safetensors.h"
+#include "codec/status_macros.h"
 
 namespace sluice::client {
 namespace {
 
 size_t RowBytes(const codec::PlaneSpec& spec) {
   return spec.head_dim * codec::ElementBytes(spec.element_type);
+}
+
+std::string TemporaryFolder() {
+  const char* folder = std::getenv("TMPDIR");
+  return folder == nullptr || *folder == '\0' ? "/tmp" : folder;
+}
+
+// A new file that nobody else can open.
+absl::StatusOr<int> OpenUnnamed() {
+  std::string name = TemporaryFolder() + "/sluice-XXXXXX";
+  const int fd = mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", name));
+  unlink(name.c_str());
+  return fd;
 }
 
 }  // namespace
@@ -32,6 +52,45 @@ absl::StatusOr<ContextPlanes> ContextPlanes::Create(codec::Geometry geometry, ui
     void* plane = std::calloc(std::max(num_tokens, 1u), spec.bytes_per_token());
     if (plane == nullptr) return absl::ResourceExhaustedError("out of memory");
     result.planes_.emplace_back(static_cast<std::byte*>(plane));
+  }
+  result.geometry_ = std::move(geometry);
+  return result;
+}
+
+void ContextPlanes::Free::operator()(std::byte* bytes) const {
+  if (mapped_bytes == 0) {
+    std::free(bytes);
+  } else {
+    munmap(bytes, mapped_bytes);
+  }
+}
+
+absl::StatusOr<ContextPlanes> ContextPlanes::CreateOnDisk(codec::Geometry geometry,
+                                                          uint32_t num_tokens) {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  std::vector<uint64_t> sizes;
+  uint64_t total = 0;
+  for (const codec::PlaneSpec& spec : geometry.planes) {
+    const uint64_t bytes = spec.bytes_per_token() * std::max(num_tokens, 1u);
+    sizes.push_back((bytes + page - 1) / page * page);
+    total += sizes.back();
+  }
+  ASSIGN_OR_RETURN(const int fd, OpenUnnamed());
+  absl::Cleanup close_fd = [fd] { close(fd); };
+  // Takes the room now: a write to a mapping of a full disk would end the process.
+  if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(total)); error != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("no room for ", total, " bytes in ",
+                                                     TemporaryFolder(), ": ", strerror(error)));
+  }
+  ContextPlanes result;
+  result.num_tokens_ = num_tokens;
+  uint64_t offset = 0;
+  for (const uint64_t bytes : sizes) {
+    void* plane =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+    if (plane == MAP_FAILED) return absl::ErrnoToStatus(errno, "cannot map a temporary file");
+    result.planes_.emplace_back(static_cast<std::byte*>(plane), Free{bytes});
+    offset += bytes;
   }
   result.geometry_ = std::move(geometry);
   return result;

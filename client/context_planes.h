@@ -1,5 +1,5 @@
-// All planes of a context in memory: decoded chunks are written into it, and it is saved as a file
-// that ReadContext reads.
+// All planes of a context in memory or on the disk: decoded chunks are written into it, and it is
+// saved as a file that ReadContext reads.
 //
 // Threads may write different chunks at a time; everything else is for one thread.
 #pragma once
@@ -32,6 +32,9 @@ class ContextPlanes {
   // Reserves bytes_per_token() * num_tokens, all zero; pages take memory once they are written.
   // ResourceExhausted when that is more than the machine has. REQUIRES: geometry.Validate().
   static absl::StatusOr<ContextPlanes> Create(codec::Geometry geometry, uint32_t num_tokens);
+  // The same in a mapped file in $TMPDIR, else /tmp, that has no name, so that nothing of it is
+  // left when the process ends. ResourceExhausted when the disk has no room for it.
+  static absl::StatusOr<ContextPlanes> CreateOnDisk(codec::Geometry geometry, uint32_t num_tokens);
 
   const codec::Geometry& geometry() const { return geometry_; }
   uint32_t num_tokens() const { return num_tokens_; }
@@ -50,7 +53,9 @@ class ContextPlanes {
 
  private:
   struct Free {
-    void operator()(std::byte* bytes) const { std::free(bytes); }
+    void operator()(std::byte* bytes) const;
+
+    size_t mapped_bytes = 0;  // 0: it was allocated
   };
 
   ContextPlanes() = default;

@@ -20,7 +20,10 @@ namespace {
 
 constexpr char kExamples[] = R"(Examples:
   sluice calibrate --out model.profile dumps/*.safetensors
-  sluice calibrate --out model.profile --sensitivity s.json --queries q.safetensors dumps/*)";
+  sluice calibrate --out model.profile --sensitivity s.json --queries q.safetensors dumps/*
+  sluice calibrate --out model.profile --server 10.0.0.7:7420 --namespace 3fa9 ids/*.json
+A file of token ids (a JSON list or plain numbers) names a context on the server, which must have
+been stored with put --lossless. It is loaded into $TMPDIR; nothing of it stays.)";
 
 struct Options {
   CalibrateSource source;
@@ -80,6 +83,9 @@ void PrintReport(const Options& options, const codec::CalibrateResult& result) {
 }
 
 absl::StatusOr<ExitCode> Calibrate(const Options& options) {
+  for (const std::string& path : options.source.contexts) {
+    RETURN_IF_ERROR(CheckOutput(options.source.out, {path, options.sensitivity, options.queries}));
+  }
   ASSIGN_OR_RETURN(const CalibrateInput input, ReadContexts(options.source));
   codec::CalibrateOptions calibrate = options.calibrate;
   const codec::Geometry& geometry = input.contexts.geometry;
@@ -117,7 +123,9 @@ void AddCalibrate(CLI::App& app, Run& run) {
   codec::CalibrateOptions& calibrate = options->calibrate;
   CLI::App* sub = AddCommand(app, run, "calibrate", "Make a profile of a model from its contexts",
                              kExamples, options, Calibrate);
-  sub->add_option("DUMP", options->source.dumps, "Caches, safetensors")->required();
+  sub->add_option("CONTEXT", options->source.contexts,
+                  "Caches (safetensors), or token ids of stored contexts (as fetch --tokens)")
+      ->required();
   sub->add_option("-o,--out", options->source.out, "Profile to write")->required();
   sub->add_option("--sensitivity", options->sensitivity, "Divergence per variance of each plane");
   sub->add_option("--queries", options->queries, "Second moments of the queries");
@@ -133,6 +141,10 @@ void AddCalibrate(CLI::App& app, Run& run) {
   sub->add_option("--sink-tokens", calibrate.sink_tokens, "First tokens of a context kept exact")
       ->check(CLI::Range(0u, codec::Profile::kMaxSinkTokens))
       ->capture_default_str();
+  StoreOptions& store = options->source.store;
+  AddServer(*sub, store.server);
+  sub->add_option("--namespace", store.name_space, "Where contexts named by token ids are stored");
+  AddIdentity(*sub, store.identity);
   AddJson(*sub, options->json);
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,21 +47,20 @@ std::string Difference(const Geometry& a, const Geometry& b) {
   return a == b ? "" : "the rotary embedding (rope_...) differs";
 }
 
-absl::Status Append(client::ContextInput file, const std::string& name, CalibrateInput& input) {
-  codec::Contexts& contexts = input.contexts;
+// The planes must stay where they are.
+absl::Status Append(const std::string& name, const Geometry& geometry, uint32_t num_tokens,
+                    std::vector<std::span<const std::byte>> planes, codec::Contexts& contexts) {
   if (contexts.contexts.empty()) {
-    contexts.geometry = file.geometry;
-    for (const PlaneSpec& plane : file.geometry.planes) {
+    contexts.geometry = geometry;
+    for (const PlaneSpec& plane : geometry.planes) {
       contexts.plane_names.push_back(client::PlaneTensorName(plane));
     }
-  } else if (file.geometry != contexts.geometry) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": ",
-                                                   Difference(file.geometry, contexts.geometry),
-                                                   " as in ", contexts.contexts[0].name));
+  } else if (geometry != contexts.geometry) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, ": ", Difference(geometry, contexts.geometry), " as in ", contexts.contexts[0].name));
   }
   contexts.contexts.push_back(
-      {.name = name, .num_tokens = file.num_tokens, .first_token = 0, .planes = file.planes});
-  input.files.push_back(std::move(file));
+      {.name = name, .num_tokens = num_tokens, .first_token = 0, .planes = std::move(planes)});
   return absl::OkStatus();
 }
 
@@ -79,26 +77,23 @@ std::vector<size_t> FirstPlanes(const Geometry& geometry) {
 
 }  // namespace
 
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-}
-
-absl::StatusOr<std::string> TemporaryFolder::Path(const std::string& path) {
-  if (!path_.empty()) return path_;
-  std::string name = path + ".XXXXXX";
-  if (mkdtemp(name.data()) == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(name, ": cannot make a folder"));
-  }
-  path_ = name;
-  return path_;
-}
-
 absl::StatusOr<CalibrateInput> ReadContexts(const CalibrateSource& source) {
   CalibrateInput input;
-  for (const std::string& path : source.dumps) {
-    ASSIGN_OR_RETURN(client::ContextInput file, client::ReadContext(path));
-    RETURN_IF_ERROR(Append(std::move(file), path, input));
+  for (const std::string& path : source.contexts) {
+    if (IsTokensFile(path)) {
+      ASSIGN_OR_RETURN(client::ContextPlanes stored, LoadStored(source.store, path));
+      std::vector<std::span<const std::byte>> planes;
+      for (size_t i = 0; i < stored.geometry().planes.size(); ++i) {
+        planes.push_back(stored.plane(i));
+      }
+      RETURN_IF_ERROR(
+          Append(path, stored.geometry(), stored.num_tokens(), std::move(planes), input.contexts));
+      input.stored.push_back(std::move(stored));
+    } else {
+      ASSIGN_OR_RETURN(client::ContextInput file, client::ReadContext(path));
+      RETURN_IF_ERROR(Append(path, file.geometry, file.num_tokens, file.planes, input.contexts));
+      input.files.push_back(std::move(file));
+    }
   }
   return input;
 }

@@ -1,40 +1,27 @@
 // What `calibrate` reads: contexts, a sensitivity table, the queries' second moments.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/options.h"
+#include "client/cli/stored_context.h"
 #include "client/context_input.h"
+#include "client/context_planes.h"
 #include "codec/calibrate/contexts.h"
 
 namespace sluice::cli {
 
-// A folder that is removed with all that is in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() = default;
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  ~TemporaryFolder();
-
-  // Makes it when first called, beside `path`.
-  absl::StatusOr<std::string> Path(const std::string& path);
-
- private:
-  std::string path_;
-};
-
-// Contexts and the files that they are mapped from.
+// Contexts and what they are mapped from.
 struct CalibrateInput {
-  std::unique_ptr<TemporaryFolder> folder;
   std::vector<client::ContextInput> files;
+  std::vector<client::ContextPlanes> stored;
   codec::Contexts contexts;
 };
 
 struct CalibrateSource {
-  std::vector<std::string> dumps;  // cache files and .sluice files
+  std::vector<std::string> contexts;  // cache files, and token ids of contexts on the server
+  StoreOptions store;
   std::string out;
 };
 

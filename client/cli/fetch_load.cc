@@ -62,6 +62,12 @@ absl::Status CopyChunk(const FetchPlan& plan, client::EnginePool& pool, uint32_t
 
 absl::StatusOr<Fetched> LoadFromServer(const FetchOptions& options, const FetchPlan& plan) {
   ASSIGN_OR_RETURN(ContextPlanes planes, MakePlanes(plan));
+  client::LoadResult result = LoadFromServer(options, plan, planes);
+  return Fetched{std::move(planes), std::move(result)};
+}
+
+client::LoadResult LoadFromServer(const FetchOptions& options, const FetchPlan& plan,
+                                  ContextPlanes& planes) {
   client::LoadOptions load;
   load.namespace_digest = codec::NamespaceDigest(plan.descriptor);
   load.chunk_keys =
@@ -75,9 +81,8 @@ absl::StatusOr<Fetched> LoadFromServer(const FetchOptions& options, const FetchP
   MemorySink sink(plan, planes);
   Progress progress("loading chunks", plan.num_chunks());
   uint64_t done = 0;
-  client::LoadResult result = loader->Load(
+  return loader->Load(
       *plan.profile, load, sink, [&](const ChunkOutcome&) { progress.Update(++done); }, nullptr);
-  return Fetched{std::move(planes), std::move(result)};
 }
 
 absl::StatusOr<Fetched> LoadThroughNode(const FetchOptions& options, const FetchPlan& plan) {

@@ -16,6 +16,9 @@ struct Fetched {
 };
 
 absl::StatusOr<Fetched> LoadFromServer(const FetchOptions& options, const FetchPlan& plan);
+// The same into given planes of the plan's geometry and tokens.
+client::LoadResult LoadFromServer(const FetchOptions& options, const FetchPlan& plan,
+                                  client::ContextPlanes& planes);
 absl::StatusOr<Fetched> LoadThroughNode(const FetchOptions& options, const FetchPlan& plan);
 
 }  // namespace sluice::cli

@@ -91,8 +91,9 @@ absl::StatusOr<NamespaceInfo> FindNamespace(client::RemoteAdmin& admin,
   wanted.chunk_tokens = options.identity.ChunkTokens();
   Override(options.identity, wanted);
   if (wanted.model.empty()) {
-    return WithHint(absl::InvalidArgumentError("with --tokens the model must be named"),
-                    "give --model NAME or --namespace DIGEST");
+    return WithHint(
+        absl::InvalidArgumentError("token ids alone do not say of which model the context is"),
+        "give --model NAME or --namespace DIGEST");
   }
   auto all = admin.ListNamespaces(options.server.Deadline());
   if (!all.ok()) return ExplainUnreachable(all.status(), address);

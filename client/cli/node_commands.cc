@@ -9,6 +9,7 @@
 #include "client/cli/encode_context.h"
 #include "client/cli/json.h"
 #include "client/cli/profiles.h"
+#include "client/cli/rate_note.h"
 #include "client/cli/table.h"
 #include "client/cli/units.h"
 #include "client/context_input.h"
@@ -145,6 +146,7 @@ absl::StatusOr<ExitCode> PutThroughNode(const NodePutOptions& options) {
   if (absl::IsAborted(saved.status())) return ExplainFailedSave(saved.status(), session.client());
   if (!saved.ok()) return ExplainNoNode(saved.status(), options.socket);
   for (const std::string& note : InputNotes(input)) Note(note);
+  if (const auto note = UnusualRateNote(saved->unusual_rate_chunks)) Note(*note);
   if (save.lossless && saved->existing_chunks > 0) {
     Note("chunks that were stored already keep the levels that they have");
   }
@@ -153,6 +155,7 @@ absl::StatusOr<ExitCode> PutThroughNode(const NodePutOptions& options) {
     PrintJson({{"stored_chunks", saved->stored_chunks},
                {"existing_chunks", saved->existing_chunks},
                {"sent_bytes", saved->bytes},
+               {"unusual_rate_chunks", saved->unusual_rate_chunks},
                {"stored_tokens", num_tokens},
                {"left_out_tokens", input.num_tokens - num_tokens},
                {"ms", ms}});
@@ -179,6 +182,7 @@ absl::StatusOr<ExitCode> NodeStats(const std::string& socket, double timeout_s, 
                {"recompute_chunks", status->recompute_chunks},
                {"received_bytes", status->received_bytes},
                {"late_loads", status->late_loads},
+               {"unusual_rate_chunks", status->unusual_rate_chunks},
                {"uptime_ms", status->uptime_ms}});
     return kOk;
   }
@@ -191,7 +195,9 @@ absl::StatusOr<ExitCode> NodeStats(const std::string& socket, double timeout_s, 
               {"chunks", absl::StrCat(FormatCount(status->loaded_chunks), " loaded, ",
                                       FormatCount(status->recompute_chunks), " to recompute")},
               {"received", FormatBytes(static_cast<double>(status->received_bytes))},
-              {"late loads", FormatCount(status->late_loads)}});
+              {"late loads", FormatCount(status->late_loads)},
+              {"unusual rate", absl::StrCat(FormatCount(status->unusual_rate_chunks, "saved chunk"),
+                                            " with far more bits than the profile's figure")}});
   return kOk;
 }
 

@@ -5,10 +5,11 @@ import os
 import shutil
 import struct
 import unittest
+from unittest import mock
 
 import cache_file
 import harness
-from harness import CHUNK, UNREACHABLE
+from harness import CHUNK, FAILURE, UNREACHABLE
 
 LAYERS, PAIRS = 36, 4096
 
@@ -215,6 +216,78 @@ class CalibratedProfileTest(harness.ServerTest):
         self.sluice("fetch", "--node", socket, *CHUNK, "--slo", 20000, "--like", self.cache_path,
                     "--check", self.cache_path, "--profile", self.profile, self.out)
         self.fetch("--like", self.cache_path, "--check", self.cache_path)
+
+
+class CalibrateStoredTest(harness.ServerTest):
+    """Contexts on the server, named by their token ids, instead of files."""
+
+    def setUp(self):
+        super().setUp()
+        self.temporary = self.path("tmp")
+        self.temporary.mkdir()
+        self.enterContext(mock.patch.dict(os.environ, TMPDIR=str(self.temporary)))
+        self.files, self.ids = [], []
+        for i in range(4):
+            self.seed += 1
+            self.files.append(self.cache(f"in{i}.safetensors", tokens=128, heads=1))
+            ids = self.path(f"ids{i}")
+            ids.write_text(cache_file.read(self.files[-1]).metadata["token_ids"])
+            self.ids.append(ids)
+        self.out = self.path("p.profile")
+
+    def tearDown(self):
+        self.assertEqual(list(self.temporary.iterdir()), [])
+        super().tearDown()
+
+    def calibrate(self, *contexts):
+        return self.sluice("calibrate", "--json", "--server", self.address, "--namespace",
+                           "test-model", "--out", self.out, *contexts).json()["profile_id"]
+
+    def refused_calibrate(self, *arguments, **options):
+        return self.refused("calibrate", "--server", self.address, "--out", self.out, *arguments,
+                            **options)
+
+    def test_same_as_from_files(self):
+        for file in self.files:
+            self.put(file, "--lossless")
+        wanted = self.calibrate(*self.files)
+        self.assertEqual(self.calibrate(*self.ids), wanted)
+        self.assertEqual(self.calibrate(*self.files[:2], *self.ids[2:]), wanted)
+        self.ids[0].write_text("\n" + self.ids[0].read_text().strip("[]").replace(",", "") + " 7")
+        result = self.sluice("calibrate", "--server", self.address, "--model", "test-model", *CHUNK,
+                             "--out", self.out, *self.ids)
+        self.assertIn(wanted, result.out)
+        self.assertIn("ids0: the last 1 tokens make no full chunk", result.err)
+
+    def test_other_geometry(self):
+        self.put(self.files[0], "--lossless")
+        wide = self.cache("wide.safetensors", tokens=128, heads=1, dim=32)
+        self.refused_calibrate("--namespace", "test-model", wide, self.ids[0],
+                               says=["ids0: layers.0.k has head_dim 16, not 32 as in", "wide"])
+
+    def test_what_is_not_there(self):
+        name = ["--namespace", "test-model"]
+        self.refused_calibrate(*name, *self.ids, says=["no namespace", "test-model"])
+        self.put(self.files[0])
+        self.refused_calibrate(*name, *self.ids, code=FAILURE,
+                               says=["ids0: 8 of 8 chunks are stored without the lossless level",
+                                     "sluice rm --server", "put --lossless"])
+        self.refused_calibrate(*name, self.ids[1], code=FAILURE,
+                               says=["ids1: 8 of 8 chunks are not stored in namespace",
+                                     "sluice put --lossless --server"])
+        self.refused_calibrate(self.ids[0], says=["ids0: ", "--model NAME or --namespace DIGEST"])
+        self.assertFalse(self.out.exists())
+
+    def test_no_room(self):
+        self.put(self.files[0], "--lossless")
+        with mock.patch.dict(os.environ, TMPDIR=str(self.path("none"))):
+            self.refused_calibrate("--namespace", "test-model", self.ids[0], code=None,
+                                   says=["ids0: cannot create", "none/sluice-"])
+
+    def test_no_server(self):
+        self.stop("sluiced")
+        self.refused_calibrate("--namespace", "test-model", *self.ids, code=UNREACHABLE,
+                               says=["hint"])
 
 
 class LargeProfileTest(harness.ServerTest):
