@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what the levels of `sluice` cost and how well a model predicts with them.
 
-  bench.py --sluice PROGRAM --work FOLDER [--quick] [--json]
+  bench.py --sluice PROGRAM [--levels-bench PROGRAM] --work FOLDER [--quick] [--json]
 
 Caches of some texts calibrate profiles, those of others are encoded, decoded at every level and
 judged by SmolLM2-135M-Instruct, as are other codecs. FOLDER keeps the caches, what does not depend
@@ -19,7 +19,7 @@ import queries
 import report
 import sensitivity
 import texts
-from codec import Sluice
+from codec import Sluice, levels_cost
 from contexts import Context
 from judge import judge, judge_levels, mean_of
 from model import Model
@@ -129,6 +129,9 @@ def run(args):
         results["profiles"][name] = {"bytes": made.stat().st_size if made else 0,
                                      "contexts": len(caches), "stored_bytes": stored,
                                      "finest_bytes": finest}
+        if name == report.OURS and args.levels_bench:
+            results["levels"] = levels_cost(args.levels_bench, made,
+                                            [context.cache for _, context in to_judge])
     families = QUICK_BASELINES if args.quick else tuple(baselines.BASELINES)
     for family, by_setting in judge_baselines(model, to_judge, work, families).items():
         results["curves"][family] = points(by_setting)
@@ -139,6 +142,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sluice", required=True, help="the program")
+    parser.add_argument("--levels-bench", help="the program; empty: do not measure levels' cost")
     parser.add_argument("--work", required=True, type=pathlib.Path, help="folder for files")
     parser.add_argument("--quick", action="store_true", help="few texts")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")

@@ -5,6 +5,13 @@ import re
 import subprocess
 
 
+def levels_cost(program, profile, caches):
+    """Bits of all lossy levels together, and of the finest alone, by the program `levels_bench`."""
+    command = [program, profile, *caches]
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
 class Sluice:
     def __init__(self, program, work):
         self.program, self.work = program, pathlib.Path(work)

@@ -88,6 +88,11 @@ def facts(results):
     ours = results["profiles"][OURS]
     yield ("stored files, all levels, against what the finest level reads: "
            f"{ours['stored_bytes'] / ours['finest_bytes']:.4f}")
+    if "levels" in results:
+        levels = results["levels"]
+        yield (f"all levels together: {levels['all_levels_bits']:.3f} bits, the finest alone "
+               f"by an ideal coder {levels['finest_alone_bits']:.3f}: "
+               f"{levels['overhead_percent']:.2f} % more")
 
 
 def aligned(rows):

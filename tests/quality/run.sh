@@ -58,5 +58,7 @@ if ((${#missing[@]} > 0)); then
   exit 0
 fi
 
-exec "$python" -B "$here/bench.py" --sluice "$sluice" --work "${work:-$build/quality}" \
-  "${options[@]}"
+levels=$build/tests/bench/levels_bench
+[[ -x $levels ]] || levels=""
+exec "$python" -B "$here/bench.py" --sluice "$sluice" --levels-bench "$levels" \
+  --work "${work:-$build/quality}" "${options[@]}"
