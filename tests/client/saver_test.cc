@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "tests/client/fake_store.h"
 #include "tests/client/shm_pool.h"
+#include "tests/codec/test_profiles.h"
 
 namespace sluice::client {
 namespace {
@@ -31,11 +32,15 @@ class SaverTest : public ::testing::Test {
       shm_.data()[i] = static_cast<std::byte>(i * 37 >> 3);
       shm_.data()[i + 1] = std::byte{0x3f};
     }
+    UsePool(*codec::Profile::Builtin(layout_.geometry));
+  }
+
+  // Jobs are of a pool with this profile from now on.
+  void UsePool(codec::Profile profile) {
     auto blocks = BlockPool::Map(shm_.name(), layout_);
     EXPECT_TRUE(blocks.ok()) << blocks.status();
     pool_id_ = *registry_.Add(std::make_shared<RegisteredPool>(
-        *std::move(blocks),
-        std::make_shared<const codec::Profile>(*codec::Profile::Builtin(layout_.geometry))));
+        *std::move(blocks), std::make_shared<const codec::Profile>(std::move(profile))));
   }
 
   void Start(FakeStore::Faults faults = {}, Saver::Config config = {}) {
@@ -110,6 +115,18 @@ TEST_F(SaverTest, NothingIsSentWhenAllIsThere) {
   EXPECT_EQ(again.state, SaveState::kStored);
   EXPECT_EQ(again.existing_chunks, 2u);
   EXPECT_EQ(again.bytes, 0u);
+}
+
+// Profiles that say that they need 3 bits an element; of much finer steps, that is not so.
+TEST_F(SaverTest, CountsChunksOfUnusualRate) {
+  Start();
+  EXPECT_EQ(Last(*Enqueue(2)).unusual_rate_chunks, 0u);  // built-in profiles have no figure
+  UsePool(codec::MakeCalibratedProfile(layout_.geometry, 2, 0.5, 1));
+  EXPECT_EQ(Last(*Enqueue(2)).unusual_rate_chunks, 0u);
+  UsePool(codec::MakeCalibratedProfile(layout_.geometry, 2, 0.001, 1));
+  EXPECT_EQ(Last(*Enqueue(2)).unusual_rate_chunks, 2u);
+  EXPECT_EQ(Last(*Enqueue(3)).unusual_rate_chunks, 1u);  // two are there
+  EXPECT_EQ(saver_->unusual_rate_chunks(), 3u);
 }
 
 TEST_F(SaverTest, ContextWithoutFullChunkIsStoredAtOnce) {
