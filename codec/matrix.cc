@@ -57,21 +57,25 @@ absl::Status MultiplyRows(const ProductKernel& kernel, RowsView<const int16_t> r
                          [](size_t) {});
 }
 
-// The inputs [first, first + count) of tokens that have `pitch`, without gaps and in the kernel's
-// precision: where they are, or in `inputs`.
+// The inputs [first, first + count) of tokens that have `pitch`, as the kernel wants them: where
+// they are, or in `inputs`.
 absl::StatusOr<const std::byte*> GatherInputs(const ProductKernel& kernel, const uint16_t* y,
                                               size_t num_tokens, size_t pitch, size_t first,
                                               size_t count, AlignedBuffer& inputs) {
-  if (kernel.takes_bf16() && count == pitch) return reinterpret_cast<const std::byte*>(y);
-  RETURN_IF_ERROR(inputs.Reserve(num_tokens * count * kernel.operand_bytes()));
+  const size_t padded = kernel.RoundUpInputs(first, count);
+  if (kernel.takes_bf16() && padded == pitch) return reinterpret_cast<const std::byte*>(y);
+  const size_t operand_bytes = kernel.operand_bytes();
+  RETURN_IF_ERROR(inputs.Reserve(num_tokens * padded * operand_bytes));
   for (size_t t = 0; t < num_tokens; ++t) {
     const std::span<const uint16_t> token(y + t * pitch + first, count);
+    std::byte* const out = inputs.data() + t * padded * operand_bytes;
     if (kernel.takes_bf16()) {
-      std::memcpy(inputs.data() + t * count * sizeof(uint16_t), token.data(), token.size_bytes());
+      std::memcpy(out, token.data(), token.size_bytes());
     } else {
       ElementsToFloat(ElementType::kBf16, std::as_bytes(token),
-                      inputs.As<float>(num_tokens * count).subspan(t * count, count));
+                      inputs.As<float>(num_tokens * padded).subspan(t * padded, count));
     }
+    std::memset(out + count * operand_bytes, 0, (padded - count) * operand_bytes);
   }
   return inputs.data();
 }
@@ -161,8 +165,8 @@ absl::Status PackedMatrix::Analyze(std::span<const uint16_t> y, size_t num_token
         TransposeBlock(target(block), {out.data() + row * num_tokens + token, num_tokens,
                                        std::min(kBlockColumns, num_outputs() - row), tokens});
       };
-      return kernel_->Multiply({tokens, count, first > 0}, first, x, scratch.library_, target,
-                               turn);
+      return kernel_->Multiply({tokens, kernel_->RoundUpInputs(first, count), first > 0}, first, x,
+                               scratch.library_, target, turn);
     });
   });
 }
