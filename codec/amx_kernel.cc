@@ -42,6 +42,17 @@ void PackTiles(const uint16_t* block, size_t num_inputs, size_t column, uint16_t
   }
 }
 
+// Up to kTokensAtOnce tokens, half a block's columns, and the inputs of some steps.
+struct Step {
+  const uint16_t* x = nullptr;
+  size_t x_pitch = 0;
+  const uint16_t* weights = nullptr;
+  size_t num_steps = 0;
+  const uint16_t* fetch = nullptr;  // weights that will be needed next
+  float* sums = nullptr;
+  bool add = false;
+};
+
 #if defined(__x86_64__)
 
 #define SLUICE_AMX __attribute__((target("amx-tile,amx-bf16"), noinline))
@@ -80,16 +91,6 @@ SLUICE_AMX void Configure(size_t num_tokens) {
 }
 
 SLUICE_AMX void Release() { _tile_release(); }
-
-struct Step {
-  const uint16_t* x = nullptr;
-  size_t x_pitch = 0;
-  const uint16_t* weights = nullptr;
-  size_t num_steps = 0;
-  const uint16_t* fetch = nullptr;  // weights that will be needed next
-  float* sums = nullptr;
-  bool add = false;
-};
 
 inline void Fetch(const Step& step, size_t s) {
   for (size_t i = 0; i < kFetchElements; i += kLineElements) {
@@ -161,15 +162,6 @@ SLUICE_AMX void MultiplyBoth(const Step& step) {
 bool RequestTiles() { return false; }
 void Configure(size_t) {}
 void Release() {}
-struct Step {
-  const uint16_t* x;
-  size_t x_pitch;
-  const uint16_t* weights;
-  size_t num_steps;
-  const uint16_t* fetch;
-  float* sums;
-  bool add;
-};
 void MultiplyUpper(const Step&) {}
 void MultiplyBoth(const Step&) {}
 
@@ -217,48 +209,73 @@ size_t AmxKernel::RoundUpInputs(size_t first_input, size_t num_inputs) const {
   return NumSteps(num_inputs) * kStepInputs;
 }
 
-void AmxKernel::MultiplyHalf(const Shape& shape, size_t first_step, const uint16_t* x, size_t half,
-                             float* sums) const {
-  const size_t num_halves = 2 * num_blocks();
-  const size_t half_elements = num_steps() * kHalfStep;
-  const uint16_t* const all = weights_.As<uint16_t>(num_halves * half_elements).data();
-  const size_t next_half = std::min(half + 1, num_halves - 1);
-  const size_t steps = shape.num_inputs / kStepInputs;
-  for (size_t panel = 0; panel < steps; panel += kPanelSteps) {
-    const size_t offset = (first_step + panel) * kHalfStep;
-    Step step = {.x = x + panel * kStepInputs,
-                 .x_pitch = shape.num_inputs * sizeof(uint16_t),
-                 .weights = all + half * half_elements + offset,
-                 .num_steps = std::min(kPanelSteps, steps - panel),
-                 .fetch = all + next_half * half_elements + offset,
-                 .sums = sums,
-                 .add = shape.add || panel > 0};
-    for (size_t token = 0; token < shape.num_tokens; token += kTokensAtOnce) {
-      const size_t tokens = std::min(kTokensAtOnce, shape.num_tokens - token);
-      if (token == 0 || tokens < kTokensAtOnce) Configure(tokens);
+// The products of one call, on tiles that are configured for as many tokens as were last asked for.
+class AmxKernel::Call {
+ public:
+  Call(const AmxKernel& kernel, const Shape& shape, size_t first_input, const uint16_t* x)
+      : shape_(shape),
+        x_(x),
+        num_halves_(2 * kernel.num_blocks()),
+        half_elements_(kernel.num_steps() * kHalfStep),
+        weights_(kernel.weights_.As<uint16_t>(num_halves_ * half_elements_).data()),
+        first_step_(first_input / kStepInputs) {}
+  ~Call() {
+    if (configured_ > 0) Release();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // Puts the sums of half a block's columns at `sums`.
+  void MultiplyHalf(size_t half, float* sums) {
+    const size_t next_half = std::min(half + 1, num_halves_ - 1);
+    const size_t steps = shape_.num_inputs / kStepInputs;
+    for (size_t panel = 0; panel < steps; panel += kPanelSteps) {
+      const size_t offset = (first_step_ + panel) * kHalfStep;
+      MultiplyPanel({.x = x_ + panel * kStepInputs,
+                     .x_pitch = shape_.num_inputs * sizeof(uint16_t),
+                     .weights = weights_ + half * half_elements_ + offset,
+                     .num_steps = std::min(kPanelSteps, steps - panel),
+                     .fetch = weights_ + next_half * half_elements_ + offset,
+                     .sums = sums,
+                     .add = shape_.add || panel > 0});
+    }
+  }
+
+ private:
+  void MultiplyPanel(Step step) {
+    for (size_t token = 0; token < shape_.num_tokens; token += kTokensAtOnce) {
+      const size_t tokens = std::min(kTokensAtOnce, shape_.num_tokens - token);
+      if (tokens != configured_) Configure(tokens);
+      configured_ = tokens;
       if (tokens > kTileRows) {
         MultiplyBoth(step);
       } else {
         MultiplyUpper(step);
       }
-      step.x += kTokensAtOnce * shape.num_inputs;
+      step.x += kTokensAtOnce * shape_.num_inputs;
       step.sums += kTokensAtOnce * kBlockColumns;
       step.fetch += step.num_steps * kFetchElements;
     }
   }
-}
+
+  const Shape& shape_;
+  const uint16_t* const x_;
+  const size_t num_halves_;
+  const size_t half_elements_;
+  const uint16_t* const weights_;
+  const size_t first_step_;
+  size_t configured_ = 0;
+};
 
 absl::Status AmxKernel::Multiply(const Shape& shape, size_t first_input, const std::byte* x,
                                  AlignedBuffer& library_scratch,
                                  absl::FunctionRef<float*(size_t block)> target,
                                  absl::FunctionRef<void(size_t block)> done) const {
+  Call call(*this, shape, first_input, reinterpret_cast<const uint16_t*>(x));
   for (size_t block = 0; block < num_blocks(); ++block) {
     float* const sums = target(block);
-    for (size_t half = 0; half < 2; ++half) {
-      MultiplyHalf(shape, first_input / kStepInputs, reinterpret_cast<const uint16_t*>(x),
-                   2 * block + half, sums + half * kHalfColumns);
-    }
-    Release();
+    call.MultiplyHalf(2 * block, sums);
+    call.MultiplyHalf(2 * block + 1, sums + kHalfColumns);
     done(block);
   }
   return absl::OkStatus();

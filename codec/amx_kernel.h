@@ -35,12 +35,11 @@ class AmxKernel final : public ProductKernel {
                         absl::FunctionRef<void(size_t block)> done) const override;
 
  private:
+  class Call;
+
   using ProductKernel::ProductKernel;
 
   size_t num_steps() const;
-  // Puts the sums of `half` a block's columns at `sums`.
-  void MultiplyHalf(const Shape& shape, size_t first_step, const uint16_t* x, size_t half,
-                    float* sums) const;
 
   // [half blocks][steps of 32 inputs][2 tiles][16 pairs of inputs][16 columns][2]
   AlignedBuffer weights_;

@@ -20,28 +20,41 @@ absl::Status DecodeLossless(const SegmentContext& context, std::span<const std::
   return reader.ExpectEnd("lossless segment");
 }
 
-absl::Status DecodeLossy(const SegmentContext& context,
-                         std::span<const std::span<const std::byte>> segments,
-                         std::span<const std::span<std::byte>> planes) {
-  GroupCode code;
+// Writes exact planes into `planes`, and the rest into `code`.
+absl::Status ReadLossy(const SegmentContext& context,
+                       std::span<const std::span<const std::byte>> segments,
+                       std::span<const std::span<std::byte>> planes, GroupCode& code) {
   RETURN_IF_ERROR(ReadBaseSegment(context, segments[0], planes, code));
   for (const auto& segment : segments.subspan(1)) {
     RETURN_IF_ERROR(ReadRefinementSegment(context, segment, code));
   }
-  RotationCache rotations(*context.profile, context.start_token, context.num_tokens);
-  return ReconstructGroup(context, code, rotations, planes);
+  return absl::OkStatus();
 }
 
-absl::Status CheckArguments(const SegmentContext& context, const ChunkHeader& header, Level level,
-                            size_t num_segments, std::span<const std::span<std::byte>> planes) {
+// Everything that can be said of the arguments without decoding.
+absl::StatusOr<SegmentContext> Check(const Profile& profile, const ChunkHeader& header,
+                                     size_t group, Level level,
+                                     std::span<const std::span<const std::byte>> segments) {
+  if (group >= profile.groups().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the chunk has no group ", group));
+  }
   if (header.LayerOfLevel(level) < 0) {
     return absl::NotFoundError(absl::StrCat("the chunk has no level ", LevelName(level)));
   }
   const size_t needed = level == kLossless ? 1 : size_t{level} + 1;
-  if (num_segments != needed) {
+  if (segments.size() != needed) {
     return absl::InvalidArgumentError(absl::StrCat("level ", LevelName(level), " needs ", needed,
-                                                   " segments, not ", num_segments));
+                                                   " segments, not ", segments.size()));
   }
+  const size_t first_layer = level == kLossless ? header.LayerOfLevel(level) : 0;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    RETURN_IF_ERROR(VerifySegment(header, first_layer + i, group, segments[i]));
+  }
+  return SegmentContext{&profile, group, header.start_token, header.num_tokens};
+}
+
+absl::Status CheckPlanes(const SegmentContext& context,
+                         std::span<const std::span<std::byte>> planes) {
   if (planes.size() != context.spec().num_planes) {
     return absl::InvalidArgumentError(absl::StrCat("group ", context.group, " has ",
                                                    context.spec().num_planes, " planes, not ",
@@ -79,20 +92,49 @@ absl::Status CheckCompatible(const Profile& profile, const ChunkHeader& header) 
   return absl::OkStatus();
 }
 
+absl::Status GroupDecoder::Read(const Profile& profile, const ChunkHeader& header, size_t group,
+                                Level level, std::span<const std::span<const std::byte>> segments) {
+  ASSIGN_OR_RETURN(context_, Check(profile, header, group, level, segments));
+  level_ = level;
+  size_t bytes = 0;
+  const size_t num_planes = context_.spec().num_planes;
+  for (size_t i = 0; i < num_planes; ++i) {
+    bytes += context_.num_tokens * context_.plane(i).bytes_per_token();
+  }
+  RETURN_IF_ERROR(exact_.Reserve(bytes));
+  exact_planes_.clear();
+  std::span<std::byte> rest(exact_.data(), bytes);
+  for (size_t i = 0; i < num_planes; ++i) {
+    const size_t size = context_.num_tokens * context_.plane(i).bytes_per_token();
+    exact_planes_.push_back(rest.first(size));
+    rest = rest.subspan(size);
+  }
+  if (level == kLossless) return DecodeLossless(context_, segments[0], exact_planes_);
+  return ReadLossy(context_, segments, exact_planes_, code_);
+}
+
+absl::Status GroupDecoder::Write(std::span<const PlaneRuns> planes) const {
+  if (level_ != kLossless) {
+    RotationCache rotations(*context_.profile, context_.start_token, context_.num_tokens);
+    RETURN_IF_ERROR(ReconstructGroup(context_, code_, rotations, planes));
+  }
+  for (size_t i = 0; i < planes.size(); ++i) {
+    if (level_ != kLossless && !code_.planes[i].exact) continue;
+    CopyToRuns(context_.plane(i), exact_planes_[i], context_.num_tokens, planes[i]);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status DecodeGroup(const Profile& profile, const ChunkHeader& header, size_t group,
                          Level level, std::span<const std::span<const std::byte>> segments,
                          std::span<const std::span<std::byte>> planes) {
-  if (group >= profile.groups().size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the chunk has no group ", group));
-  }
-  const SegmentContext context{&profile, group, header.start_token, header.num_tokens};
-  RETURN_IF_ERROR(CheckArguments(context, header, level, segments.size(), planes));
-  const size_t first_layer = level == kLossless ? header.LayerOfLevel(level) : 0;
-  for (size_t i = 0; i < segments.size(); ++i) {
-    RETURN_IF_ERROR(VerifySegment(header, first_layer + i, group, segments[i]));
-  }
+  ASSIGN_OR_RETURN(const SegmentContext context, Check(profile, header, group, level, segments));
+  RETURN_IF_ERROR(CheckPlanes(context, planes));
   if (level == kLossless) return DecodeLossless(context, segments[0], planes);
-  return DecodeLossy(context, segments, planes);
+  GroupCode code;
+  RETURN_IF_ERROR(ReadLossy(context, segments, planes, code));
+  RotationCache rotations(profile, header.start_token, header.num_tokens);
+  return ReconstructGroup(context, code, rotations, planes);
 }
 
 }  // namespace sluice::codec

@@ -22,8 +22,7 @@ bool ErrorReport::Add(const PlaneSpec& spec, std::span<const std::byte> original
   const size_t count = original.size() / element_bytes;
   std::array<float, kPiece> before = {};
   std::array<float, kPiece> after = {};
-  double sum = 0;
-  float largest = 0;
+  ErrorSums total;
   for (size_t begin = 0; begin < count; begin += kPiece) {
     const size_t size = std::min(kPiece, count - begin);
     const size_t offset = begin * element_bytes;
@@ -43,17 +42,21 @@ bool ErrorReport::Add(const PlaneSpec& spec, std::span<const std::byte> original
       }
     }
     for (size_t k = 0; k < kSums; ++k) {
-      sum += sums[k];
-      largest = std::max(largest, largests[k]);
+      total.sum += sums[k];
+      total.largest = std::max(total.largest, largests[k]);
     }
   }
-  elements_ += count;
-  sum_ += sum;
-  max_ = std::max<double>(max_, largest);
+  return Add(count, total, deviation, bound);
+}
+
+bool ErrorReport::Add(size_t elements, const ErrorSums& sums, double deviation, double bound) {
+  elements_ += elements;
+  sum_ += sums.sum;
+  max_ = std::max<double>(max_, sums.largest);
   bound_ = std::max(bound_, bound);
-  relative_sum_ += sum / deviation;
-  relative_max_ = std::max(relative_max_, largest / deviation);
-  return largest <= bound;
+  relative_sum_ += sums.sum / deviation;
+  relative_max_ = std::max(relative_max_, sums.largest / deviation);
+  return sums.largest <= bound;
 }
 
 }  // namespace sluice::codec

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "codec/geometry.h"
+#include "codec/token_planes.h"
 
 namespace sluice::codec {
 
@@ -26,6 +27,9 @@ class ErrorReport {
   // level admits. False if there is a larger one. REQUIRES: all elements of `original` are finite.
   bool Add(const PlaneSpec& spec, std::span<const std::byte> original,
            std::span<const std::byte> decoded, double deviation, double bound);
+
+  // The same, already compared.
+  bool Add(size_t elements, const ErrorSums& sums, double deviation, double bound);
 
   double mean_error() const { return Mean(sum_); }
   double max_error() const { return max_; }

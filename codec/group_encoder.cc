@@ -109,26 +109,34 @@ absl::StatusOr<double> ErrorBound(const SegmentContext& context, const GroupCode
   return bound + RoundingError(context.plane(i).element_type, largest + bound);
 }
 
-// The errors of the group at the level of `code`. False if one passes its bound, which only a
-// profile whose basis is not what it should be can bring about.
+// The errors of the group at the level of `code`: all elements of the planes as the decoder makes
+// them on this machine, sinks included, against the originals. False if one passes its bound, which
+// only a profile whose basis is not what it should be can bring about.
 absl::StatusOr<bool> AddErrors(const SegmentContext& context, const GroupCode& code,
                                std::span<const std::span<const std::byte>> planes,
                                std::span<const PlaneMeasure> measures, RotationCache& rotations,
                                ErrorReport& report) {
-  std::vector<std::vector<std::byte>> decoded(planes.size());
-  for (size_t i = 0; i < planes.size(); ++i) {
-    if (!code.planes[i].exact) decoded[i].resize(planes[i].size());
+  std::vector<ErrorSums> sums(planes.size());
+  if (context.is_calibrated()) {
+    RETURN_IF_ERROR(CompareGroup(context, code, rotations, planes, sums));
   }
-  const std::vector<std::span<std::byte>> views(decoded.begin(), decoded.end());
-  RETURN_IF_ERROR(ReconstructGroup(context, code, rotations, views));
   bool bounded = true;
+  std::vector<std::byte> decoded;
   for (size_t i = 0; i < planes.size(); ++i) {
+    const size_t elements = context.plane(i).channels() * context.num_tokens;
     if (code.planes[i].exact) {
-      report.AddExact(context.plane(i).channels() * context.num_tokens);
+      report.AddExact(elements);
       continue;
     }
+    const double deviation = measures[i].deviation;
     ASSIGN_OR_RETURN(const double bound, ErrorBound(context, code, i, measures[i].largest));
-    bounded &= report.Add(context.plane(i), planes[i], decoded[i], measures[i].deviation, bound);
+    if (context.is_calibrated()) {
+      bounded &= report.Add(elements, sums[i], deviation, bound);
+      continue;
+    }
+    decoded.resize(planes[i].size());
+    ReconstructRows(context, code, i, rotations, decoded);
+    bounded &= report.Add(context.plane(i), planes[i], decoded, deviation, bound);
   }
   return bounded;
 }

@@ -39,10 +39,18 @@ enum class Term {
   kRemainder  // of a bf16 kernel's
 };
 
+using Done = absl::FunctionRef<void(size_t block)>;
+
+struct ProductMemory {
+  AlignedBuffer& inputs;
+  AlignedBuffer& library;
+};
+
 // Multiplies rows of integers, the matrix's inputs from `first`, into target(block).
 absl::Status MultiplyRows(const ProductKernel& kernel, RowsView<const int16_t> rows, Term term,
-                          size_t first, bool add, AlignedBuffer& inputs, AlignedBuffer& library,
-                          absl::FunctionRef<float*(size_t block)> target) {
+                          size_t first, bool add, ProductMemory memory,
+                          absl::FunctionRef<float*(size_t block)> target, Done done) {
+  AlignedBuffer& inputs = memory.inputs;
   const size_t pitch = kernel.RoundUpInputs(first, rows.num_rows);
   const size_t size = rows.num_tokens * pitch;
   RETURN_IF_ERROR(inputs.Reserve(size * kernel.operand_bytes()));
@@ -53,8 +61,8 @@ absl::Status MultiplyRows(const ProductKernel& kernel, RowsView<const int16_t> r
   } else {
     TransposeLowToBf16(rows, pitch, inputs.As<uint16_t>(size).data());
   }
-  return kernel.Multiply({rows.num_tokens, pitch, add}, first, inputs.data(), library, target,
-                         [](size_t) {});
+  return kernel.Multiply({rows.num_tokens, pitch, add}, first, inputs.data(), memory.library,
+                         target, done);
 }
 
 // The inputs [first, first + count) of tokens that have `pitch`, as the kernel wants them: where
@@ -106,7 +114,8 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(std::span<const uint16_t> matrix
 }
 
 absl::Status PackedMatrix::Synthesize(std::span<const int16_t> values, size_t num_tokens,
-                                      ProductScratch& scratch, std::span<float> out) const {
+                                      ProductScratch& scratch, std::span<float> out,
+                                      Ready ready) const {
   if (num_tokens == 0 || num_tokens > kMaxTokens) {
     return absl::InvalidArgumentError(absl::StrCat("matrix product of ", num_tokens, " tokens"));
   }
@@ -119,6 +128,7 @@ absl::Status PackedMatrix::Synthesize(std::span<const int16_t> values, size_t nu
   }
   if (num_rows == 0) {
     std::fill(out.begin(), out.end(), 0.0f);
+    ready(0, num_tokens, num_outputs());
     return absl::OkStatus();
   }
   const size_t large_rows = kernel_->takes_bf16() ? RowsOfLargeValues(values, num_tokens) : 0;
@@ -126,21 +136,29 @@ absl::Status PackedMatrix::Synthesize(std::span<const int16_t> values, size_t nu
     const auto target = [&](size_t block) {
       return out.data() + BlockedIndex(num_tokens, token, block * kBlockColumns);
     };
+    const auto complete = [&](size_t block) {
+      ready(token, tokens, std::min((block + 1) * kBlockColumns, num_outputs()));
+    };
+    const auto incomplete = [](size_t) {};
     return ForEachPart(num_rows, kPanel, [&](size_t row, size_t rows) -> absl::Status {
       RowsView<const int16_t> part = {values.data() + row * num_tokens + token, num_tokens, rows,
                                       tokens};
-      RETURN_IF_ERROR(MultiplyRows(*kernel_, part, Term::kValue, row, row > 0, scratch.inputs_,
-                                   scratch.library_, target));
-      if (row >= large_rows) return absl::OkStatus();
+      const bool last = row + rows == num_rows;
+      const bool has_remainder = row < large_rows;
+      ProductMemory memory = {scratch.inputs_, scratch.library_};
+      RETURN_IF_ERROR(MultiplyRows(*kernel_, part, Term::kValue, row, row > 0, memory, target,
+                                   last && !has_remainder ? Done(complete) : Done(incomplete)));
+      if (!has_remainder) return absl::OkStatus();
       part.num_rows = std::min(large_rows - row, rows);
-      return MultiplyRows(*kernel_, part, Term::kRemainder, row, true, scratch.inputs_,
-                          scratch.library_, target);
+      return MultiplyRows(*kernel_, part, Term::kRemainder, row, true, memory, target,
+                          last ? Done(complete) : Done(incomplete));
     });
   });
 }
 
-absl::Status PackedMatrix::Analyze(std::span<const uint16_t> y, size_t num_tokens,
-                                   ProductScratch& scratch, std::span<float> out) const {
+absl::StatusOr<bool> PackedMatrix::Analyze(std::span<const uint16_t> y, size_t num_tokens,
+                                           int16_t limit, ProductScratch& scratch,
+                                           std::span<int16_t> out) const {
   if (num_tokens == 0 || num_tokens > kMaxTokens) {
     return absl::InvalidArgumentError(absl::StrCat("matrix product of ", num_tokens, " tokens"));
   }
@@ -148,7 +166,8 @@ absl::Status PackedMatrix::Analyze(std::span<const uint16_t> y, size_t num_token
       CheckSizes(y.size(), num_tokens * num_inputs(), out.size(), num_tokens * num_outputs()));
   // Sums of one panel are turned while they are in the first cache; those of several wait.
   const bool one_panel = num_inputs() <= kPanel;
-  return ForEachPart(num_tokens, kSlab, [&](size_t token, size_t tokens) -> absl::Status {
+  bool fits = true;
+  RETURN_IF_ERROR(ForEachPart(num_tokens, kSlab, [&](size_t token, size_t tokens) -> absl::Status {
     const size_t block_size = tokens * kBlockColumns;
     const size_t size = one_panel ? block_size : block_size * kernel_->num_blocks();
     RETURN_IF_ERROR(scratch.sums_.Reserve(size * sizeof(float)));
@@ -162,13 +181,15 @@ absl::Status PackedMatrix::Analyze(std::span<const uint16_t> y, size_t num_token
       const auto turn = [&](size_t block) {
         if (first + count < num_inputs()) return;
         const size_t row = block * kBlockColumns;
-        TransposeBlock(target(block), {out.data() + row * num_tokens + token, num_tokens,
-                                       std::min(kBlockColumns, num_outputs() - row), tokens});
+        fits &= RoundBlock(target(block), limit,
+                           {out.data() + row * num_tokens + token, num_tokens,
+                            std::min(kBlockColumns, num_outputs() - row), tokens});
       };
       return kernel_->Multiply({tokens, kernel_->RoundUpInputs(first, count), first > 0}, first, x,
                                scratch.library_, target, turn);
     });
-  });
+  }));
+  return fits;
 }
 
 }  // namespace sluice::codec

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "codec/aligned_buffer.h"
@@ -49,17 +50,24 @@ class PackedMatrix {
   size_t num_outputs() const;
   size_t packed_bytes() const;
 
+  // Called when the first `num_columns` columns of some tokens are complete, with ever more
+  // columns, while the last of them are in the second cache.
+  using Ready = absl::FunctionRef<void(size_t first_token, size_t num_tokens, size_t num_columns)>;
+
   // Synthesis. out[token][output] = sum over rows of values[row][token] * matrix[row][output], out
   // in column blocks. `values` is [rows][num_tokens], the first of the num_inputs rows; the others
   // are zero and cost no time. Products are exact, whatever the values.
   // REQUIRES: out.size() == BlockedSize(num_tokens, num_outputs()).
-  absl::Status Synthesize(std::span<const int16_t> values, size_t num_tokens,
-                          ProductScratch& scratch, std::span<float> out) const;
+  absl::Status Synthesize(
+      std::span<const int16_t> values, size_t num_tokens, ProductScratch& scratch,
+      std::span<float> out, Ready ready = [](size_t, size_t, size_t) {}) const;
 
-  // Analysis. out[output][token] = sum over inputs of y[token][input] * matrix[input][output]. `y`
-  // is bf16, [num_tokens][num_inputs]; out is [num_outputs][num_tokens].
-  absl::Status Analyze(std::span<const uint16_t> y, size_t num_tokens, ProductScratch& scratch,
-                       std::span<float> out) const;
+  // Analysis. out[output][token] = sum over inputs of y[token][input] * matrix[input][output], to
+  // the nearest integer, ties to even. `y` is bf16, [num_tokens][num_inputs]; out is
+  // [num_outputs][num_tokens]. False, and `out` is unspecified, if a sum is not a number or larger
+  // than `limit`.
+  absl::StatusOr<bool> Analyze(std::span<const uint16_t> y, size_t num_tokens, int16_t limit,
+                               ProductScratch& scratch, std::span<int16_t> out) const;
 
  private:
   explicit PackedMatrix(std::unique_ptr<const ProductKernel> kernel);

@@ -1,31 +1,22 @@
 #include "codec/reconstruct.h"
 
-#include <cstring>
 #include <vector>
 
+#include "codec/bytes.h"
 #include "codec/plane_rows.h"
 #include "codec/quantize.h"
 #include "codec/status_macros.h"
 #include "codec/transform_coding.h"
 
 namespace sluice::codec {
-namespace {
-
-void RestoreSinks(const SegmentContext& context, size_t i, const std::string& sinks,
-                  std::span<std::byte> plane) {
-  const PlaneSpec& spec = context.plane(i);
-  const size_t token_bytes = spec.head_dim * ElementBytes(spec.element_type);
-  const size_t sink_bytes = context.num_sinks() * token_bytes;
-  if (sink_bytes == 0) return;
-  for (size_t head = 0; head < spec.num_heads; ++head) {
-    std::memcpy(plane.data() + head * context.num_tokens * token_bytes,
-                sinks.data() + head * sink_bytes, sink_bytes);
-  }
+int StepRatioOf(const Profile& profile, int layer) {
+  int ratio = 1;
+  for (int finer = layer + 1; finer < profile.num_levels(); ++finer) ratio *= kStepRatio;
+  return ratio;
 }
 
-// The built-in profile: a row is a channel.
-void ReconstructPlane(const SegmentContext& context, const GroupCode& code, size_t i,
-                      RotationCache& rotations, std::span<std::byte> plane) {
+void ReconstructRows(const SegmentContext& context, const GroupCode& code, size_t i,
+                     RotationCache& rotations, std::span<std::byte> plane) {
   const ClassTables& tables = context.profile->tables(code.layer);
   const PlaneSpec& spec = context.plane(i);
   const PlaneCode& plane_code = code.planes[i];
@@ -43,26 +34,42 @@ void ReconstructPlane(const SegmentContext& context, const GroupCode& code, size
     if (rotation != nullptr) rotation->Rotate(rows);
     WriteHeadRows(spec, context.num_tokens, rows, head, plane);
   }
+  std::byte* const data = plane.data();
+  CopyToRuns(spec, AsBytes(plane_code.sinks), context.num_sinks(),
+             DenseRuns(spec, num_tokens, data));
 }
 
-}  // namespace
-
-int StepRatioOf(const Profile& profile, int layer) {
-  int ratio = 1;
-  for (int finer = layer + 1; finer < profile.num_levels(); ++finer) ratio *= kStepRatio;
-  return ratio;
+absl::Status ReconstructGroup(const SegmentContext& context, const GroupCode& code,
+                              RotationCache& rotations, std::span<const PlaneRuns> planes) {
+  if (context.is_calibrated()) RETURN_IF_ERROR(SynthesizeGroup(context, code, rotations, planes));
+  std::vector<std::byte> dense;
+  for (size_t i = 0; i < planes.size(); ++i) {
+    if (code.planes[i].exact) continue;
+    const PlaneSpec& spec = context.plane(i);
+    if (context.is_calibrated()) {
+      CopyToRuns(spec, AsBytes(code.planes[i].sinks), context.num_sinks(), planes[i]);
+    } else if (const std::span<std::byte> whole = WholePlane(spec, context.num_tokens, planes[i]);
+               !whole.empty()) {
+      ReconstructRows(context, code, i, rotations, whole);
+    } else {
+      dense.resize(context.num_tokens * spec.bytes_per_token());
+      ReconstructRows(context, code, i, rotations, dense);
+      CopyToRuns(spec, dense, context.num_tokens, planes[i]);
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReconstructGroup(const SegmentContext& context, const GroupCode& code,
                               RotationCache& rotations,
                               std::span<const std::span<std::byte>> planes) {
-  if (context.is_calibrated()) RETURN_IF_ERROR(SynthesizeGroup(context, code, rotations, planes));
+  std::vector<std::byte*> begins(planes.size());
+  std::vector<PlaneRuns> runs(planes.size());
   for (size_t i = 0; i < planes.size(); ++i) {
-    if (code.planes[i].exact) continue;
-    if (!context.is_calibrated()) ReconstructPlane(context, code, i, rotations, planes[i]);
-    RestoreSinks(context, i, code.planes[i].sinks, planes[i]);
+    begins[i] = planes[i].data();
+    runs[i] = DenseRuns(context.plane(i), context.num_tokens, begins[i]);
   }
-  return absl::OkStatus();
+  return ReconstructGroup(context, code, rotations, runs);
 }
 
 }  // namespace sluice::codec

@@ -1,7 +1,6 @@
 // From the integers of a group back to its planes.
 //
-// Both the decoder and the encoder's error report go through here. Thread-safe, but for the cache,
-// which one thread at a time may use.
+// Thread-safe, but for the cache, which one thread at a time may use.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "codec/lossy_segment.h"
+#include "codec/plane_runs.h"
 #include "codec/rotary.h"
 
 namespace sluice::codec {
@@ -47,8 +47,16 @@ class RotationCache {
 // Step of the level that a layer completes, in finest steps.
 int StepRatioOf(const Profile& profile, int layer);
 
+// Writes plane i of a built-in profile's group, dense, at the level of code.layer, sinks
+// included.
+void ReconstructRows(const SegmentContext& context, const GroupCode& code, size_t i,
+                     RotationCache& rotations, std::span<std::byte> plane);
+
 // Writes the planes of the group that are not exact, at the level of code.layer, sinks included.
-// Only a calibrated profile can fail, for want of memory.
+// Only a calibrated profile can fail, for want of memory, and then nothing has been written.
+absl::Status ReconstructGroup(const SegmentContext& context, const GroupCode& code,
+                              RotationCache& rotations, std::span<const PlaneRuns> planes);
+// The same of planes without gaps.
 absl::Status ReconstructGroup(const SegmentContext& context, const GroupCode& code,
                               RotationCache& rotations,
                               std::span<const std::span<std::byte>> planes);

@@ -10,26 +10,36 @@ namespace {
 // below 1e-13.
 constexpr size_t kRunTokens = 256;
 
-// Calls visit(pair, token, cosine, sine) for all angles of a table.
+// Calls visit(pair, token, cosine, sine) for all angles of a table. Pairs are independent of each
+// other, so that the compiler can turn several at a time.
 template <typename Visit>
 void ForEachAngle(const RotaryTable& table, uint32_t start_token, size_t num_tokens, Visit visit) {
-  for (size_t pair = 0; pair < table.inverse_frequencies.size(); ++pair) {
-    const double frequency = table.inverse_frequencies[pair];
-    const double step_cosine = std::cos(frequency);
-    const double step_sine = std::sin(frequency);
-    for (size_t run = 0; run < num_tokens; run += kRunTokens) {
-      // The C library reduces large angles exactly.
-      const double angle =
-          (static_cast<double>(start_token) + static_cast<double>(run)) * frequency;
-      double cosine = std::cos(angle);
-      double sine = std::sin(angle);
-      const size_t end = std::min(run + kRunTokens, num_tokens);
-      for (size_t t = run; t < end; ++t) {
-        visit(pair, t, static_cast<float>(cosine), static_cast<float>(sine));
-        const double next = cosine * step_cosine - sine * step_sine;
-        sine = sine * step_cosine + cosine * step_sine;
-        cosine = next;
+  const size_t num_pairs = table.inverse_frequencies.size();
+  std::vector<double> numbers(4 * num_pairs);
+  double* const step_cosines = numbers.data();
+  double* const step_sines = step_cosines + num_pairs;
+  double* const cosines = step_sines + num_pairs;
+  double* const sines = cosines + num_pairs;
+  for (size_t pair = 0; pair < num_pairs; ++pair) {
+    step_cosines[pair] = std::cos(table.inverse_frequencies[pair]);
+    step_sines[pair] = std::sin(table.inverse_frequencies[pair]);
+  }
+  for (size_t t = 0; t < num_tokens; ++t) {
+    if (t % kRunTokens == 0) {
+      for (size_t pair = 0; pair < num_pairs; ++pair) {
+        // The C library reduces large angles exactly.
+        const double angle = (static_cast<double>(start_token) + static_cast<double>(t)) *
+                             table.inverse_frequencies[pair];
+        cosines[pair] = std::cos(angle);
+        sines[pair] = std::sin(angle);
       }
+    }
+    for (size_t pair = 0; pair < num_pairs; ++pair) {
+      const double cosine = cosines[pair];
+      const double sine = sines[pair];
+      visit(pair, t, static_cast<float>(cosine), static_cast<float>(sine));
+      cosines[pair] = cosine * step_cosines[pair] - sine * step_sines[pair];
+      sines[pair] = sine * step_cosines[pair] + cosine * step_sines[pair];
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "codec/elements.h"
@@ -11,109 +12,46 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "codec/vector_elements-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace sluice::codec::HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-using FloatTag = hn::ScalableTag<float>;
-using SignedTag = hn::RebindToSigned<FloatTag>;
-using UnsignedTag = hn::RebindToUnsigned<FloatTag>;
-using HalfTag = hn::Rebind<uint16_t, FloatTag>;
-using Floats = hn::Vec<FloatTag>;
-using Bits = hn::Vec<UnsignedTag>;
-using Halves = hn::Vec<HalfTag>;
 
 // Tokens of a head at a time: long enough a run of each block for the prefetchers, and short enough
 // that the cosines and sines of the next head are still at hand.
 constexpr size_t kTileTokens = 64;
 
-// Where the vectors of `count` elements begin: the last overlaps the one before it, which does no
-// harm, for inputs and outputs are apart. None if there are fewer elements than a vector has.
+// Calls visit(begin, again) for the vectors of `count` elements: the last overlaps the one before
+// it by `again` elements, which does no harm to copies, for inputs and outputs are apart. None, and
+// false, if there are fewer elements than a vector has.
 template <typename Visit>
 HWY_INLINE bool ForEachVector(size_t count, Visit visit) {
   const size_t lanes = hn::Lanes(FloatTag());
   if (count < lanes) return false;
-  for (size_t i = 0; i < count; i += lanes) visit(std::min(i, count - lanes));
+  for (size_t i = 0; i < count; i += lanes) {
+    const size_t begin = std::min(i, count - lanes);
+    visit(begin, i - begin);
+  }
   return true;
 }
 
 // Fused multiply-adds would round once instead of twice, and only on some machines.
 HWY_INLINE Floats MulThenAdd(Floats a, Floats b, Floats c) { return hn::Add(hn::Mul(a, b), c); }
 
-HWY_INLINE Halves ToHalves(Bits bits) {
-  return hn::DemoteTo(HalfTag(), hn::BitCast(SignedTag(), bits));
-}
-
-HWY_INLINE Bits FromHalves(Halves halves) { return hn::PromoteTo(UnsignedTag(), halves); }
-
-// The conversions of codec/elements.h on vectors, but for NaN.
-struct Bf16Elements {
-  using Element = uint16_t;
-  static constexpr ElementType kType = ElementType::kBf16;
-
-  static HWY_INLINE Halves Round(Floats value) {
-    const UnsignedTag du;
-    const Bits bits = hn::BitCast(du, value);
-    const Bits odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
-    return ToHalves(hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), odd)));
-  }
-  static HWY_INLINE Floats Widen(Halves halves) {
-    return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(FromHalves(halves)));
-  }
-  static uint16_t RoundOne(float value) { return FloatToBf16(value); }
-  static float WidenOne(uint16_t bits) { return Bf16ToFloat(bits); }
-};
-
-struct Fp16Elements {
-  using Element = uint16_t;
-  static constexpr ElementType kType = ElementType::kFp16;
-
-  // REQUIRES: |value| <= 65504.
-  static HWY_INLINE Halves Round(Floats value) {
-    const FloatTag df;
-    const UnsignedTag du;
-    const Floats absolute = hn::Abs(value);
-    const Bits magnitude = hn::BitCast(du, absolute);
-    const Bits sign = hn::And(hn::ShiftRight<16>(hn::BitCast(du, value)), hn::Set(du, 0x8000));
-    const Bits subnormal =
-        hn::Sub(hn::BitCast(du, hn::Add(absolute, hn::Set(df, 0.5f))), hn::Set(du, 0x3f000000));
-    const Bits odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1));
-    const Bits rebiased = hn::Sub(magnitude, hn::Set(du, 0x38000000 - 0xfff));
-    const Bits normal = hn::ShiftRight<13>(hn::Add(rebiased, odd));
-    const auto is_small = hn::RebindMask(du, hn::Lt(absolute, hn::Set(df, 0x1p-14f)));
-    return ToHalves(hn::Or(hn::IfThenElse(is_small, subnormal, normal), sign));
-  }
-  static HWY_INLINE Floats Widen(Halves halves) {
-    const FloatTag df;
-    const UnsignedTag du;
-    const SignedTag di;
-    const Bits bits = FromHalves(halves);
-    const Bits magnitude = hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x7fff)));
-    const Bits sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000)));
-    const Floats scaled = hn::Mul(hn::BitCast(df, magnitude), hn::Set(df, 0x1p112f));
-    const auto is_special =
-        hn::RebindMask(du, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x0f7fffff)));
-    const Bits special = hn::IfThenElseZero(is_special, hn::Set(du, 0x7f800000));
-    return hn::BitCast(df, hn::Or(hn::Or(hn::BitCast(du, scaled), special), sign));
-  }
-  static uint16_t RoundOne(float value) { return FloatToFp16(value); }
-  static float WidenOne(uint16_t bits) { return Fp16ToFloat(bits); }
-};
-
-struct Fp32Elements {
-  using Element = float;
-  static constexpr ElementType kType = ElementType::kFp32;
-
-  static HWY_INLINE Floats Round(Floats value) { return value; }
-  static HWY_INLINE Floats Widen(Floats value) { return value; }
-  static float RoundOne(float value) { return value; }
-  static float WidenOne(float value) { return value; }
-};
-
 template <class E>
 using ElementTag = hn::Rebind<typename E::Element, FloatTag>;
+
+template <class E>
+HWY_INLINE hn::Vec<ElementTag<E>> Round(Floats value, float largest) {
+  const FloatTag df;
+  return E::Round(hn::Min(hn::Max(value, hn::Set(df, -largest)), hn::Set(df, largest)));
+}
+template <class E>
+typename E::Element RoundOne(float value, float largest) {
+  const float above = value > -largest ? value : -largest;
+  return E::RoundOne(above < largest ? above : largest);
+}
 
 // A head's columns of one token, in column blocks.
 class Columns {
@@ -156,138 +94,247 @@ class Columns {
   const size_t first_;
 };
 
-// One plane on its way out: what is the same for all tokens.
+// What becomes of a plane's values. Vectors whose first `again` elements were there before count
+// once.
+
 template <class E>
-struct Writer {
-  using Element = typename E::Element;
+class ElementWriter {
+ public:
+  using View = PlaneView<std::byte>;
 
-  const float* means;
-  float scale;
-  float largest;
+  ElementWriter(View view, float largest) : view_(view), largest_(largest) {}
 
+  void Go(size_t head, size_t token) {
+    out_ = view_.data + head * view_.head_stride + token * view_.token_stride;
+  }
+  HWY_INLINE void Put(size_t dim, Floats value, size_t again) {
+    hn::StoreU(Round<E>(value, largest_), ElementTag<E>(), At(dim));
+  }
+#if HWY_TARGET != HWY_SCALAR
+  HWY_INLINE void PutPairs(size_t dim, Floats a, Floats b, size_t again) {
+    hn::StoreInterleaved2(Round<E>(a, largest_), Round<E>(b, largest_), ElementTag<E>(), At(dim));
+  }
+#endif
+  void PutOne(size_t dim, float value) {
+    const auto element = RoundOne<E>(value, largest_);
+    std::memcpy(out_ + dim * sizeof(element), &element, sizeof(element));
+  }
+
+ private:
+  HWY_INLINE typename E::Element* At(size_t dim) const {
+    return reinterpret_cast<typename E::Element*>(out_ + dim * sizeof(typename E::Element));
+  }
+
+  const View view_;
+  const float largest_;
+  std::byte* out_ = nullptr;
+};
+
+// Differences of what ElementWriter would write to what is there.
+template <class E>
+class ElementComparer {
+ public:
+  using View = PlaneView<const std::byte>;
+
+  ElementComparer(View view, float largest) : view_(view), largest_(largest) {}
+
+  void Go(size_t head, size_t token) {
+    in_ = view_.data + head * view_.head_stride + token * view_.token_stride;
+  }
+  HWY_INLINE void Put(size_t dim, Floats value, size_t again) {
+    Count(value, E::Widen(hn::LoadU(ElementTag<E>(), At(dim))), again);
+  }
+#if HWY_TARGET != HWY_SCALAR
+  HWY_INLINE void PutPairs(size_t dim, Floats a, Floats b, size_t again) {
+    hn::Vec<ElementTag<E>> old_a, old_b;
+    hn::LoadInterleaved2(ElementTag<E>(), At(dim), old_a, old_b);
+    Count(a, E::Widen(old_a), again);
+    Count(b, E::Widen(old_b), again);
+  }
+#endif
+  void PutOne(size_t dim, float value) {
+    typename E::Element element;
+    std::memcpy(&element, in_ + dim * sizeof(element), sizeof(element));
+    const float error = std::abs(E::WidenOne(RoundOne<E>(value, largest_)) - E::WidenOne(element));
+    sum_of_tails_ += error;
+    largest_of_tails_ = std::max(largest_of_tails_, error);
+  }
+
+  // Moves the sums of the vectors, which are exact enough for some thousand elements, to a double.
+  void Collect(ErrorSums& sums) {
+    const FloatTag df;
+    sums.sum += hn::GetLane(hn::SumOfLanes(df, sum_)) + sum_of_tails_;
+    sum_ = hn::Zero(df);
+    sum_of_tails_ = 0;
+    const float largest = hn::GetLane(hn::MaxOfLanes(df, largest_error_));
+    sums.largest = std::max({sums.largest, largest, largest_of_tails_});
+  }
+
+ private:
+  HWY_INLINE const typename E::Element* At(size_t dim) const {
+    return reinterpret_cast<const typename E::Element*>(in_ + dim * sizeof(typename E::Element));
+  }
+  HWY_INLINE void Count(Floats value, Floats old, size_t again) {
+    const FloatTag df;
+    Floats error = hn::Abs(hn::Sub(E::Widen(Round<E>(value, largest_)), old));
+    if (HWY_UNLIKELY(again > 0)) error = hn::IfThenZeroElse(hn::FirstN(df, again), error);
+    sum_ = hn::Add(sum_, error);
+    largest_error_ = hn::Max(largest_error_, error);
+  }
+
+  const View view_;
+  const float largest_;
+  const std::byte* in_ = nullptr;
+  Floats sum_ = hn::Zero(FloatTag());
+  Floats largest_error_ = hn::Zero(FloatTag());
+  float sum_of_tails_ = 0;
+  float largest_of_tails_ = 0;
+};
+
+// A head on its way out.
+template <class Target>
+class HeadWriter {
+ public:
+  HeadWriter(const float* means, float scale, Target& target)
+      : means_(means), scale_(scale), target_(target) {}
+
+  void Token(const Columns& x, size_t head_dim, const TokenRotation* rotation, size_t token) {
+    if (rotation == nullptr) return Plain(x, 0, head_dim);
+    const size_t first = rotation->first_dim();
+    const size_t pairs = rotation->num_pairs();
+    const float* const cosines = rotation->cosines(token);
+    const float* const sines = rotation->sines(token);
+    Plain(x, 0, first);
+    if (rotation->layout() == RotaryLayout::kHalf) {
+      TurnHalves(x, first, pairs, cosines, sines);
+    } else {
+      TurnNeighbours(x, first, pairs, cosines, sines);
+    }
+    Plain(x, first + 2 * pairs, head_dim);
+  }
+
+ private:
   HWY_INLINE Floats Value(const Columns& x, size_t dim) const {
     const FloatTag df;
-    return MulThenAdd(x.Load(dim), hn::Set(df, scale), hn::LoadU(df, means + dim));
+    return MulThenAdd(x.Load(dim), hn::Set(df, scale_), hn::LoadU(df, means_ + dim));
   }
-  float OneValue(const Columns& x, size_t dim) const { return x[dim] * scale + means[dim]; }
+  float OneValue(const Columns& x, size_t dim) const { return x[dim] * scale_ + means_[dim]; }
 
-  HWY_INLINE auto Round(Floats value) const {
-    const FloatTag df;
-    return E::Round(hn::Min(hn::Max(value, hn::Set(df, -largest)), hn::Set(df, largest)));
-  }
-  void StoreOne(float value, std::byte* out, size_t dim) const {
-    const float above = value > -largest ? value : -largest;
-    const Element element = E::RoundOne(above < largest ? above : largest);
-    std::memcpy(out + dim * sizeof(Element), &element, sizeof(Element));
-  }
-  static HWY_INLINE Element* At(std::byte* out, size_t dim) {
-    return reinterpret_cast<Element*>(out + dim * sizeof(Element));
-  }
-
-  void Plain(const Columns& x, size_t begin, size_t end, std::byte* out) const {
-    const auto step = [&](size_t i) HWY_ATTR {
-      hn::StoreU(Round(Value(x, begin + i)), ElementTag<E>(), At(out, begin + i));
-    };
+  void Plain(const Columns& x, size_t begin, size_t end) {
+    const auto step = [&](size_t i, size_t again)
+                          HWY_ATTR { target_.Put(begin + i, Value(x, begin + i), again); };
     if (ForEachVector(end - begin, step)) return;
-    for (size_t d = begin; d < end; ++d) StoreOne(OneValue(x, d), out, d);
+    for (size_t d = begin; d < end; ++d) target_.PutOne(d, OneValue(x, d));
   }
 
-  void Pair(const Columns& x, size_t first, size_t second, float c, float s, std::byte* out) const {
+  void Pair(const Columns& x, size_t first, size_t second, float c, float s) {
     const float a = OneValue(x, first);
     const float b = OneValue(x, second);
-    StoreOne(a * c - b * s, out, first);
-    StoreOne(b * c + a * s, out, second);
+    target_.PutOne(first, a * c - b * s);
+    target_.PutOne(second, b * c + a * s);
   }
 
   // Pairs (first + p, first + pairs + p).
   void TurnHalves(const Columns& x, size_t first, size_t pairs, const float* cosines,
-                  const float* sines, std::byte* out) const {
+                  const float* sines) {
     const FloatTag df;
-    const auto step = [&](size_t p) HWY_ATTR {
+    const auto step = [&](size_t p, size_t again) HWY_ATTR {
       const Floats a = Value(x, first + p);
       const Floats b = Value(x, first + pairs + p);
       const Floats c = hn::LoadU(df, cosines + p);
       const Floats s = hn::LoadU(df, sines + p);
-      hn::StoreU(Round(hn::Sub(hn::Mul(a, c), hn::Mul(b, s))), ElementTag<E>(), At(out, first + p));
-      hn::StoreU(Round(hn::Add(hn::Mul(b, c), hn::Mul(a, s))), ElementTag<E>(),
-                 At(out, first + pairs + p));
+      target_.Put(first + p, hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), again);
+      target_.Put(first + pairs + p, hn::Add(hn::Mul(b, c), hn::Mul(a, s)), again);
     };
     if (ForEachVector(pairs, step)) return;
     for (size_t p = 0; p < pairs; ++p) {
-      Pair(x, first + p, first + pairs + p, cosines[p], sines[p], out);
+      Pair(x, first + p, first + pairs + p, cosines[p], sines[p]);
     }
   }
 
   // Pairs (first + 2 p, first + 2 p + 1).
   void TurnNeighbours(const Columns& x, size_t first, size_t pairs, const float* cosines,
-                      const float* sines, std::byte* out) const {
+                      const float* sines) {
 #if HWY_TARGET != HWY_SCALAR
     const FloatTag df;
-    const auto step = [&](size_t p) HWY_ATTR {
+    const auto step = [&](size_t p, size_t again) HWY_ATTR {
       const size_t d = first + 2 * p;
       Floats a, b, mean_a, mean_b;
       x.LoadPairs(d, a, b);
-      hn::LoadInterleaved2(df, means + d, mean_a, mean_b);
-      a = MulThenAdd(a, hn::Set(df, scale), mean_a);
-      b = MulThenAdd(b, hn::Set(df, scale), mean_b);
+      hn::LoadInterleaved2(df, means_ + d, mean_a, mean_b);
+      a = MulThenAdd(a, hn::Set(df, scale_), mean_a);
+      b = MulThenAdd(b, hn::Set(df, scale_), mean_b);
       const Floats c = hn::LoadU(df, cosines + p);
       const Floats s = hn::LoadU(df, sines + p);
-      hn::StoreInterleaved2(Round(hn::Sub(hn::Mul(a, c), hn::Mul(b, s))),
-                            Round(hn::Add(hn::Mul(b, c), hn::Mul(a, s))), ElementTag<E>(),
-                            At(out, d));
+      target_.PutPairs(d, hn::Sub(hn::Mul(a, c), hn::Mul(b, s)),
+                       hn::Add(hn::Mul(b, c), hn::Mul(a, s)), again);
     };
     if (ForEachVector(pairs, step)) return;
 #endif
     for (size_t p = 0; p < pairs; ++p) {
-      Pair(x, first + 2 * p, first + 2 * p + 1, cosines[p], sines[p], out);
+      Pair(x, first + 2 * p, first + 2 * p + 1, cosines[p], sines[p]);
     }
   }
 
-  void Token(const Columns& x, size_t head_dim, const TokenRotation* rotation, size_t token,
-             std::byte* out) const {
-    if (rotation == nullptr) return Plain(x, 0, head_dim, out);
-    const size_t first = rotation->first_dim();
-    const size_t pairs = rotation->num_pairs();
-    const float* const cosines = rotation->cosines(token);
-    const float* const sines = rotation->sines(token);
-    Plain(x, 0, first, out);
-    if (rotation->layout() == RotaryLayout::kHalf) {
-      TurnHalves(x, first, pairs, cosines, sines, out);
-    } else {
-      TurnNeighbours(x, first, pairs, cosines, sines, out);
-    }
-    Plain(x, first + 2 * pairs, head_dim, out);
-  }
+  const float* const means_;
+  const float scale_;
+  Target& target_;
 };
 
-template <class E>
-void WriteTokensAs(const TokenPlane& plane, float ratio, const TokenRotation* rotation,
-                   size_t num_tokens, std::span<const float> x, PlaneView<std::byte> out) {
-  const float scale = ratio * plane.step;
-  const float largest = LargestElement(E::kType);
-  for (size_t tile = 0; tile < num_tokens; tile += kTileTokens) {
-    const size_t end = std::min(tile + kTileTokens, num_tokens);
+// Puts the values of `tokens` into `target`; calls after_head(target) now and then.
+template <class Target, typename AfterHead>
+void ForEachToken(const ColumnTokens& columns, TokenInterval tokens, Target target,
+                  AfterHead after_head) {
+  const TokenPlane& plane = columns.plane;
+  for (size_t tile = tokens.begin; tile < tokens.end; tile += kTileTokens) {
+    const size_t end = std::min(tile + kTileTokens, tokens.end);
     for (size_t head = 0; head < plane.num_heads; ++head) {
       const size_t channel = head * plane.head_dim;
-      const Writer<E> writer = {plane.means.data() + channel, scale, largest};
+      HeadWriter<Target> writer(plane.means.data() + channel, columns.ratio * plane.step, target);
       for (size_t t = tile; t < end; ++t) {
-        const Columns columns(x, num_tokens, t, plane.first_column + channel);
-        writer.Token(columns, plane.head_dim, rotation, t,
-                     out.data + head * out.head_stride + t * out.token_stride);
+        const Columns x(columns.x, columns.num_tokens, t, plane.first_column + channel);
+        target.Go(head, t - tokens.begin);
+        writer.Token(x, plane.head_dim, columns.rotation, t);
       }
+      after_head(target);
     }
   }
 }
 
-void WriteTokens(const TokenPlane& plane, float ratio, const TokenRotation* rotation,
-                 size_t num_tokens, std::span<const float> x, PlaneView<std::byte> out) {
-  switch (plane.element_type) {
+template <class E>
+void WriteTokensAs(const ColumnTokens& columns, TokenInterval tokens, PlaneView<std::byte> out) {
+  using Target = ElementWriter<E>;
+  ForEachToken(columns, tokens, Target(out, LargestElement(E::kType)), [](Target&) {});
+}
+
+template <class E>
+void CompareTokensAs(const ColumnTokens& columns, TokenInterval tokens,
+                     PlaneView<const std::byte> original, ErrorSums& sums) {
+  using Target = ElementComparer<E>;
+  ForEachToken(columns, tokens, Target(original, LargestElement(E::kType)),
+               [&](Target& target) { target.Collect(sums); });
+}
+
+void WriteTokens(const ColumnTokens& columns, TokenInterval tokens, PlaneView<std::byte> out) {
+  switch (columns.plane.element_type) {
     case ElementType::kBf16:
-      return WriteTokensAs<Bf16Elements>(plane, ratio, rotation, num_tokens, x, out);
+      return WriteTokensAs<Bf16Elements>(columns, tokens, out);
     case ElementType::kFp16:
-      return WriteTokensAs<Fp16Elements>(plane, ratio, rotation, num_tokens, x, out);
+      return WriteTokensAs<Fp16Elements>(columns, tokens, out);
     default:
-      return WriteTokensAs<Fp32Elements>(plane, ratio, rotation, num_tokens, x, out);
+      return WriteTokensAs<Fp32Elements>(columns, tokens, out);
+  }
+}
+
+void CompareTokens(const ColumnTokens& columns, TokenInterval tokens,
+                   PlaneView<const std::byte> original, ErrorSums& sums) {
+  switch (columns.plane.element_type) {
+    case ElementType::kBf16:
+      return CompareTokensAs<Bf16Elements>(columns, tokens, original, sums);
+    case ElementType::kFp16:
+      return CompareTokensAs<Fp16Elements>(columns, tokens, original, sums);
+    default:
+      return CompareTokensAs<Fp32Elements>(columns, tokens, original, sums);
   }
 }
 
@@ -350,7 +397,7 @@ class Reader {
   }
 
   void Plain(const std::byte* in, size_t begin, size_t end, const float* means, uint16_t* y) {
-    const auto step = [&](size_t i) HWY_ATTR {
+    const auto step = [&](size_t i, size_t) HWY_ATTR {
       const size_t d = begin + i;
       hn::StoreU(Normalised(Load(in, d), hn::LoadU(FloatTag(), means + d)), HalfTag(), y + d);
     };
@@ -369,7 +416,7 @@ class Reader {
   void TurnHalves(const std::byte* in, size_t first, size_t pairs, const float* cosines,
                   const float* sines, const float* means, uint16_t* y) {
     const FloatTag df;
-    const auto step = [&](size_t p) HWY_ATTR {
+    const auto step = [&](size_t p, size_t) HWY_ATTR {
       const size_t d = first + p;
       const Floats a = Load(in, d);
       const Floats b = Load(in, d + pairs);
@@ -391,7 +438,7 @@ class Reader {
                       const float* sines, const float* means, uint16_t* y) {
 #if HWY_TARGET != HWY_SCALAR
     const FloatTag df;
-    const auto step = [&](size_t p) HWY_ATTR {
+    const auto step = [&](size_t p, size_t) HWY_ATTR {
       const size_t d = first + 2 * p;
       hn::Vec<ElementTag<E>> raw_a, raw_b;
       hn::LoadInterleaved2(ElementTag<E>(), At(in, d), raw_a, raw_b);
@@ -461,11 +508,16 @@ HWY_AFTER_NAMESPACE();
 namespace sluice::codec {
 
 HWY_EXPORT(WriteTokens);
+HWY_EXPORT(CompareTokens);
 HWY_EXPORT(ReadTokens);
 
-void WriteTokens(const TokenPlane& plane, float ratio, const TokenRotation* rotation,
-                 size_t num_tokens, std::span<const float> x, PlaneView<std::byte> out) {
-  HWY_DYNAMIC_DISPATCH(WriteTokens)(plane, ratio, rotation, num_tokens, x, out);
+void WriteTokens(const ColumnTokens& columns, TokenInterval tokens, PlaneView<std::byte> out) {
+  HWY_DYNAMIC_DISPATCH(WriteTokens)(columns, tokens, out);
+}
+
+void CompareTokens(const ColumnTokens& columns, TokenInterval tokens,
+                   PlaneView<const std::byte> original, ErrorSums& sums) {
+  HWY_DYNAMIC_DISPATCH(CompareTokens)(columns, tokens, original, sums);
 }
 
 ReadReport ReadTokens(const TokenPlane& plane, const TokenRotation* rotation, size_t num_tokens,

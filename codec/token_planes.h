@@ -43,12 +43,37 @@ PlaneView<Byte> DensePlane(const TokenPlane& plane, size_t num_tokens, Byte* dat
   return {data, num_tokens * token_stride, token_stride};
 }
 
-// element = x * (ratio * plane.step) + mean, turned by `rotation` (null: not rotated), nearest,
-// ties to even. Beyond the type's range: its largest finite element; NaN: its smallest. `x` is in
-// column blocks. REQUIRES: x holds the plane's columns for num_tokens tokens, and rotation has
+// Tokens [begin, end) of a chunk.
+struct TokenInterval {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+// A plane's columns as a matrix product leaves them. What is referred to belongs to someone else.
+struct ColumnTokens {
+  const TokenPlane& plane;
+  float ratio = 1;                          // of the level's step to the finest
+  const TokenRotation* rotation = nullptr;  // null: not rotated
+  size_t num_tokens = 0;                    // of the chunk, and that rotation has
+  std::span<const float> x;                 // in column blocks
+};
+
+// element = x * (ratio * plane.step) + mean, turned by `rotation`, nearest, ties to even. Beyond
+// the type's range: its largest finite element; NaN: its smallest. The first token of `tokens` is
+// token 0 of `out`. REQUIRES: x holds the plane's columns for num_tokens tokens, and rotation has
 // those tokens and fits in head_dim.
-void WriteTokens(const TokenPlane& plane, float ratio, const TokenRotation* rotation,
-                 size_t num_tokens, std::span<const float> x, PlaneView<std::byte> out);
+void WriteTokens(const ColumnTokens& columns, TokenInterval tokens, PlaneView<std::byte> out);
+
+struct ErrorSums {
+  double sum = 0;     // of absolute differences
+  float largest = 0;  // absolute difference
+};
+
+// Adds the differences of the elements that WriteTokens would write to those of `original`; `sum`
+// is exact but for rounding, which depends on the machine. REQUIRES: as WriteTokens, and the
+// elements of `original` are finite.
+void CompareTokens(const ColumnTokens& columns, TokenInterval tokens,
+                   PlaneView<const std::byte> original, ErrorSums& sums);
 
 // What ReadTokens saw.
 struct ReadReport {

@@ -1,14 +1,15 @@
 #include "codec/transform_coding.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "codec/group_transform.h"
 #include "codec/quantize.h"
 #include "codec/status_macros.h"
-#include "codec/token_planes.h"
 
 namespace sluice::codec {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 struct Scratch {
   ProductScratch product;
   AlignedBuffer columns;
-  std::vector<uint16_t> normalised;
+  AlignedBuffer normalised;
 };
 
 Scratch& ThreadScratch() {
@@ -37,25 +38,54 @@ TokenPlane MakeTokenPlane(const SegmentContext& context, const GroupCode& code, 
           .means = std::span(calibration.means).subspan(first, spec.channels())};
 }
 
-// The rows up to the last that is not all zero.
-size_t UsedRows(const GroupCode& code) {
+// The rows up to the last that is not all zero. A refined row of class 0 is if its parents are.
+size_t UsedRows(const GroupCode& code, size_t num_tokens) {
   size_t rows = code.classes.size();
-  while (rows > 0 && code.classes[rows - 1] == 0) --rows;
+  for (; rows > 0 && code.classes[rows - 1] == 0; --rows) {
+    if (code.layer == 0) continue;
+    int16_t bits = 0;  // free of branches, so that the compiler can vectorise it
+    for (int16_t value : std::span(code.values).subspan((rows - 1) * num_tokens, num_tokens)) {
+      bits |= value;
+    }
+    if (bits != 0) break;
+  }
   return rows;
 }
 
-// Rounds the coefficients of each token but the sinks to integers. False if one is too large.
-bool RoundCoefficients(const SegmentContext& context, std::span<const float> coefficients,
-                       std::vector<int16_t>& values) {
+// Calls visit(i, columns, tokens) for each coded plane and some tokens at a time.
+template <typename Visit>
+absl::Status ForEachColumns(const SegmentContext& context, const GroupCode& code,
+                            RotationCache& rotations, Visit visit) {
+  if (code.classes.empty()) return absl::OkStatus();
+  const Profile& profile = *context.profile;
+  Scratch& scratch = ThreadScratch();
+  ASSIGN_OR_RETURN(const PackedMatrix* matrix,
+                   profile.transforms().Synthesis(profile, context.group));
   const size_t num_tokens = context.num_tokens;
-  values.resize(coefficients.size());
-  bool fits = true;
-  int32_t mean_parts = 0;
-  for (size_t i = 0; i < values.size(); i += num_tokens) {
-    fits &= QuantizeRow(coefficients.subspan(i, num_tokens), context.num_sinks(), 0, 1, mean_parts,
-                        std::span(values).subspan(i, num_tokens));
-  }
-  return fits;
+  const auto ratio = static_cast<float>(StepRatioOf(profile, code.layer));
+  const auto values = std::span(code.values).first(UsedRows(code, num_tokens) * num_tokens);
+  const size_t size = BlockedSize(num_tokens, matrix->num_outputs());
+  RETURN_IF_ERROR(scratch.columns.Reserve(size * sizeof(float)));
+  const std::span<float> x = scratch.columns.As<float>(size);
+  size_t next = 0;  // plane
+  const auto ready = [&](size_t first_token, size_t count, size_t num_columns) {
+    for (; next < code.planes.size(); ++next) {
+      if (code.planes[next].exact) continue;
+      const TokenPlane plane = MakeTokenPlane(context, code, next);
+      if (plane.first_column + plane.means.size() > num_columns) return;
+      visit(next, {plane, ratio, rotations.Tokens(context.plane(next)), num_tokens, x},
+            {first_token, first_token + count});
+    }
+    next = 0;
+  };
+  return matrix->Synthesize(values, num_tokens, scratch.product, x, ready);
+}
+
+constexpr size_t kSums = 16;  // independent, for the compiler to vectorise
+
+float Square(uint16_t bf16) {
+  const float value = std::bit_cast<float>(uint32_t{bf16} << 16);
+  return value * value;
 }
 
 // Root of the mean square of a plane's columns, over all tokens but the sinks.
@@ -65,12 +95,12 @@ double MeasureDeviation(const TokenPlane& plane, std::span<const uint16_t> y, si
   double sum = 0;
   for (size_t t = num_sinks; t < num_tokens; ++t) {
     const uint16_t* row = y.data() + t * num_columns + plane.first_column;
-    float of_token = 0;
-    for (size_t c = 0; c < channels; ++c) {
-      const float value = std::bit_cast<float>(uint32_t{row[c]} << 16);
-      of_token += value * value;
+    std::array<float, kSums> sums = {};
+    for (size_t c = 0; c + kSums <= channels; c += kSums) {
+      for (size_t k = 0; k < kSums; ++k) sums[k] += Square(row[c + k]);
     }
-    sum += of_token;
+    for (size_t c = channels / kSums * kSums; c < channels; ++c) sums[0] += Square(row[c]);
+    sum += std::accumulate(sums.begin(), sums.end(), 0.0f);
   }
   const auto count = static_cast<double>((num_tokens - num_sinks) * channels);
   return count == 0 ? 0 : std::sqrt(sum / count) * plane.step;
@@ -91,28 +121,28 @@ void MakeExact(GroupCode& code) {
 }  // namespace
 
 absl::Status SynthesizeGroup(const SegmentContext& context, const GroupCode& code,
-                             RotationCache& rotations,
-                             std::span<const std::span<std::byte>> planes) {
-  if (code.classes.empty()) return absl::OkStatus();
-  const Profile& profile = *context.profile;
-  Scratch& scratch = ThreadScratch();
-  ASSIGN_OR_RETURN(const PackedMatrix* matrix,
-                   profile.transforms().Synthesis(profile, context.group));
-  const size_t rows = UsedRows(code);
-  const size_t num_tokens = context.num_tokens;
-  const auto ratio = static_cast<float>(StepRatioOf(profile, code.layer));
-  const auto values = std::span(code.values).first(rows * num_tokens);
-  const size_t size = BlockedSize(num_tokens, matrix->num_outputs());
-  RETURN_IF_ERROR(scratch.columns.Reserve(size * sizeof(float)));
-  const std::span<float> columns = scratch.columns.As<float>(size);
-  RETURN_IF_ERROR(matrix->Synthesize(values, num_tokens, scratch.product, columns));
-  for (size_t i = 0; i < planes.size(); ++i) {
-    if (code.planes[i].exact) continue;
-    const TokenPlane plane = MakeTokenPlane(context, code, i);
-    WriteTokens(plane, ratio, rotations.Tokens(context.plane(i)), num_tokens, columns,
-                DensePlane(plane, num_tokens, planes[i].data()));
-  }
-  return absl::OkStatus();
+                             RotationCache& rotations, std::span<const PlaneRuns> planes) {
+  return ForEachColumns(
+      context, code, rotations, [&](size_t i, const ColumnTokens& columns, TokenInterval tokens) {
+        ForEachRun(planes[i], tokens, [&](TokenInterval run, std::byte* data) {
+          WriteTokens(columns, run, {data, planes[i].head_stride, planes[i].token_stride});
+        });
+      });
+}
+
+absl::Status CompareGroup(const SegmentContext& context, const GroupCode& code,
+                          RotationCache& rotations,
+                          std::span<const std::span<const std::byte>> planes,
+                          std::span<ErrorSums> sums) {
+  return ForEachColumns(context, code, rotations,
+                        [&](size_t i, const ColumnTokens& columns, TokenInterval tokens) {
+                          tokens.begin = std::max<size_t>(tokens.begin, context.num_sinks());
+                          if (tokens.begin >= tokens.end) return;
+                          PlaneView<const std::byte> view =
+                              DensePlane(columns.plane, context.num_tokens, planes[i].data());
+                          view.data += tokens.begin * view.token_stride;
+                          CompareTokens(columns, tokens, view, sums[i]);
+                        });
 }
 
 absl::Status AnalyzeGroup(const SegmentContext& context,
@@ -128,7 +158,8 @@ absl::Status AnalyzeGroup(const SegmentContext& context,
     MakeExact(code);
     return absl::OkStatus();
   }
-  scratch.normalised.resize(num_tokens * num_columns);
+  RETURN_IF_ERROR(scratch.normalised.Reserve(num_tokens * num_columns * sizeof(uint16_t)));
+  const auto normalised = scratch.normalised.As<uint16_t>(num_tokens * num_columns);
   size_t first_row = 0;
   for (size_t i = 0; i < planes.size(); ++i) {
     PlaneCode& plane_code = code.planes[i];
@@ -137,26 +168,25 @@ absl::Status AnalyzeGroup(const SegmentContext& context,
     plane_code.first_row = first_row;
     first_row += context.plane(i).channels();
     const TokenPlane plane = MakeTokenPlane(context, code, i);
-    const ReadReport report = ReadTokens(
-        plane, rotations.Tokens(context.plane(i)), num_tokens, context.num_sinks(),
-        DensePlane(plane, num_tokens, planes[i].data()), num_columns, scratch.normalised);
+    const ReadReport report =
+        ReadTokens(plane, rotations.Tokens(context.plane(i)), num_tokens, context.num_sinks(),
+                   DensePlane(plane, num_tokens, planes[i].data()), num_columns, normalised);
     if (!report.finite) {
       MakeExact(code);
       return absl::OkStatus();
     }
     const double deviation =
-        MeasureDeviation(plane, scratch.normalised, num_columns, num_tokens, context.num_sinks());
+        MeasureDeviation(plane, normalised, num_columns, num_tokens, context.num_sinks());
     measures[i] = {.deviation = std::max<double>(deviation, plane.step),
                    .largest = LargestElement(plane, report.largest)};
     plane_code.sinks = CopySinks(context, i, planes[i]);
   }
   ASSIGN_OR_RETURN(const GroupAnalysis* analysis,
                    profile.transforms().Analysis(profile, context.group));
-  RETURN_IF_ERROR(scratch.columns.Reserve(num_columns * num_tokens * sizeof(float)));
-  const std::span<float> coefficients = scratch.columns.As<float>(num_columns * num_tokens);
-  RETURN_IF_ERROR(
-      analysis->matrix.Analyze(scratch.normalised, num_tokens, scratch.product, coefficients));
-  if (!RoundCoefficients(context, coefficients, code.values)) MakeExact(code);
+  code.values.resize(num_columns * num_tokens);
+  ASSIGN_OR_RETURN(const bool fits, analysis->matrix.Analyze(normalised, num_tokens, kMaxValue,
+                                                             scratch.product, code.values));
+  if (!fits) MakeExact(code);
   return absl::OkStatus();
 }
 

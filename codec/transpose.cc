@@ -1,6 +1,7 @@
 #include "codec/transpose.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 
@@ -53,7 +54,8 @@ void ToBf16(const int16_t* values, size_t count, uint16_t* out) {
 
 using Bf16x8 = hn::FixedTag<uint16_t, 8>;
 
-// out[t * pitch + r] = tile[r * kTileTokens + t] for r < 8 and t < tokens <= 8.
+// out[t * pitch + r] = tile[r * kTilePitch + t] for r < 8 and t < tokens <= 8.
+template <size_t kTilePitch>
 void Turn8x8(const uint16_t* HWY_RESTRICT tile, size_t tokens, size_t pitch,
              uint16_t* HWY_RESTRICT out) {
   const Bf16x8 d;
@@ -62,7 +64,7 @@ void Turn8x8(const uint16_t* HWY_RESTRICT tile, size_t tokens, size_t pitch,
   using V = hn::Vec<Bf16x8>;
   using V32 = hn::Vec<decltype(d32)>;
   V rows[8];
-  for (size_t r = 0; r < 8; ++r) rows[r] = hn::LoadU(d, tile + r * kTileTokens);
+  for (size_t r = 0; r < 8; ++r) rows[r] = hn::LoadU(d, tile + r * kTilePitch);
   V32 pairs[8];  // [row pair][half of the tokens]: two rows of a token in 32 bits
   for (size_t r = 0; r < 4; ++r) {
     pairs[2 * r] = hn::BitCast(d32, hn::InterleaveLower(d, rows[2 * r], rows[2 * r + 1]));
@@ -82,22 +84,6 @@ void Turn8x8(const uint16_t* HWY_RESTRICT tile, size_t tokens, size_t pitch,
   for (size_t t = 0; t < tokens; ++t) hn::StoreU(columns[t], d, out + t * pitch);
 }
 
-// rows[r * pitch + t] = block[t * kBlockColumns + r] for r, t < 4.
-void Turn4x4(const float* HWY_RESTRICT block, size_t pitch, float* HWY_RESTRICT rows) {
-  const hn::FixedTag<float, 4> d;
-  const hn::Repartition<uint64_t, decltype(d)> d64;
-  const auto load = [&](size_t t) HWY_ATTR { return hn::LoadU(d, block + t * kBlockColumns); };
-  const auto t0 = load(0), t1 = load(1), t2 = load(2), t3 = load(3);
-  const auto a = hn::BitCast(d64, hn::InterleaveLower(d, t0, t1));
-  const auto b = hn::BitCast(d64, hn::InterleaveLower(d, t2, t3));
-  const auto c = hn::BitCast(d64, hn::InterleaveUpper(d, t0, t1));
-  const auto e = hn::BitCast(d64, hn::InterleaveUpper(d, t2, t3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, a, b)), d, rows);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, a, b)), d, rows + pitch);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, c, e)), d, rows + 2 * pitch);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, c, e)), d, rows + 3 * pitch);
-}
-
 #endif  // HWY_TARGET != HWY_SCALAR
 
 // out[t * pitch + r] = tile[r * kTileTokens + t] for r < rows <= kTileRows. Rows beyond are zero in
@@ -107,8 +93,8 @@ void TurnTile(const uint16_t* tile, size_t rows, size_t tokens, size_t pitch, ui
     size_t r = 0;
 #if HWY_TARGET != HWY_SCALAR
     for (; r + 8 <= rows; r += 8) {
-      Turn8x8(tile + r * kTileTokens + t, std::min<size_t>(8, tokens - t), pitch,
-              out + t * pitch + r);
+      Turn8x8<kTileTokens>(tile + r * kTileTokens + t, std::min<size_t>(8, tokens - t), pitch,
+                           out + t * pitch + r);
     }
 #endif
     for (; r < rows; ++r) {
@@ -147,27 +133,50 @@ void TransposeLowToBf16(RowsView<const int16_t> values, size_t pitch, uint16_t* 
   Transpose<true>(values, pitch, out);
 }
 
-void TransposeBlock(const float* block, RowsView<float> rows) {
-  size_t row = 0;
+// Tokens of a block that are rounded at a time, before they are turned.
+constexpr size_t kRoundTokens = 64;
+
+// Rounds `count` floats, whole vectors, and returns the largest magnitude; NaN is above all others.
+template <class Tag, class Vector>
+Vector RoundVectors(Tag df, const float* from, size_t count, Vector largest, int16_t* to) {
+  const hn::RebindToSigned<Tag> di;
+  const hn::Rebind<int16_t, Tag> d16;
+  for (size_t i = 0; i < count; i += hn::Lanes(df)) {
+    const auto value = hn::LoadU(df, from + i);
+    largest = hn::Max(largest, hn::BitCast(di, hn::Abs(value)));
+    hn::StoreU(hn::DemoteTo(d16, hn::NearestInt(value)), d16, to + i);
+  }
+  return largest;
+}
+
+// Returns the bits of the largest magnitude.
+int32_t RoundBlock(const float* block, RowsView<int16_t> rows) {
+  const hn::CappedTag<float, 16> df;
+  const hn::RebindToSigned<decltype(df)> di;
+  HWY_ALIGN int16_t tile[kRoundTokens * kBlockColumns];
+  [[maybe_unused]] auto* const turned = reinterpret_cast<uint16_t*>(rows.data);
+  auto largest = hn::Zero(di);
+  for (size_t token = 0; token < rows.num_tokens; token += kRoundTokens) {
+    const size_t tokens = std::min(kRoundTokens, rows.num_tokens - token);
+    largest =
+        RoundVectors(df, block + token * kBlockColumns, tokens * kBlockColumns, largest, tile);
+    size_t t = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const size_t whole_tokens = rows.num_tokens / 4 * 4;
-  for (; row + 4 <= rows.num_rows; row += 4) {
-    float* const out = rows.data + row * rows.pitch;
-    for (size_t t = 0; t < whole_tokens; t += 4) {
-      Turn4x4(block + t * kBlockColumns + row, rows.pitch, out + t);
+    for (; t + 8 <= tokens; t += 8) {
+      for (size_t r = 0; r < rows.num_rows; r += 8) {
+        Turn8x8<kBlockColumns>(reinterpret_cast<const uint16_t*>(tile) + t * kBlockColumns + r,
+                               std::min<size_t>(8, rows.num_rows - r), rows.pitch,
+                               turned + r * rows.pitch + token + t);
+      }
     }
-    for (size_t r = 0; r < 4; ++r) {
-      for (size_t t = whole_tokens; t < rows.num_tokens; ++t) {
-        out[r * rows.pitch + t] = block[t * kBlockColumns + row + r];
+#endif
+    for (; t < tokens; ++t) {
+      for (size_t r = 0; r < rows.num_rows; ++r) {
+        rows.data[r * rows.pitch + token + t] = tile[t * kBlockColumns + r];
       }
     }
   }
-#endif
-  for (; row < rows.num_rows; ++row) {
-    for (size_t t = 0; t < rows.num_tokens; ++t) {
-      rows.data[row * rows.pitch + t] = block[t * kBlockColumns + row];
-    }
-  }
+  return hn::GetLane(hn::MaxOfLanes(di, largest));
 }
 
 }  // namespace
@@ -179,7 +188,7 @@ namespace sluice::codec {
 
 HWY_EXPORT(TransposeToBf16);
 HWY_EXPORT(TransposeLowToBf16);
-HWY_EXPORT(TransposeBlock);
+HWY_EXPORT(RoundBlock);
 
 void TransposeToBf16(RowsView<const int16_t> values, size_t pitch, uint16_t* out) {
   HWY_DYNAMIC_DISPATCH(TransposeToBf16)(values, pitch, out);
@@ -189,8 +198,9 @@ void TransposeLowToBf16(RowsView<const int16_t> values, size_t pitch, uint16_t* 
   HWY_DYNAMIC_DISPATCH(TransposeLowToBf16)(values, pitch, out);
 }
 
-void TransposeBlock(const float* block, RowsView<float> rows) {
-  HWY_DYNAMIC_DISPATCH(TransposeBlock)(block, rows);
+bool RoundBlock(const float* block, int16_t limit, RowsView<int16_t> rows) {
+  return HWY_DYNAMIC_DISPATCH(RoundBlock)(block, rows) <=
+         std::bit_cast<int32_t>(static_cast<float>(limit));
 }
 
 void TransposeToFloat(RowsView<const int16_t> values, size_t pitch, float* out) {

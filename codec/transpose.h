@@ -35,8 +35,9 @@ void TransposeLowToBf16(RowsView<const int16_t> values, size_t pitch, uint16_t* 
 // The same in fp32, whole.
 void TransposeToFloat(RowsView<const int16_t> values, size_t pitch, float* out);
 
-// rows[row][token] = block[token][row], one block of kBlockColumns columns, contiguous.
-// REQUIRES: rows.num_rows <= kBlockColumns.
-void TransposeBlock(const float* block, RowsView<float> rows);
+// rows[row][token] = block[token][row], one block of kBlockColumns columns, contiguous, to the
+// nearest integer, ties to even. False, and the rows are unspecified, if an element is not a number
+// or larger than `limit`. REQUIRES: rows.num_rows <= kBlockColumns.
+bool RoundBlock(const float* block, int16_t limit, RowsView<int16_t> rows);
 
 }  // namespace sluice::codec

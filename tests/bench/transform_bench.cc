@@ -73,10 +73,10 @@ BENCHMARK(BM_Synthesize)
 void BM_Analyze(benchmark::State& state) {
   const auto tokens = static_cast<size_t>(state.range(0));
   const std::vector<uint16_t> y = RandomHalves(tokens * kColumns);
-  std::vector<float> out(tokens * kColumns);
+  std::vector<int16_t> out(tokens * kColumns);
   ProductScratch scratch;
   for (auto _ : state) {
-    if (!Matrix().Analyze(y, tokens, scratch, out).ok()) state.SkipWithError("failed");
+    if (!Matrix().Analyze(y, tokens, 31000, scratch, out).ok()) state.SkipWithError("failed");
   }
   SetProducts(state, tokens, kColumns);
 }
@@ -150,7 +150,8 @@ void BM_WriteTokens(benchmark::State& state) {
   Group group = GroupOf(state);
   for (auto _ : state) {
     for (size_t i = 0; i < group.planes.size(); ++i) {
-      WriteTokens(group.planes[i], 3, group.RotationOf(i), Group::kTokens, group.x,
+      WriteTokens({group.planes[i], 3, group.RotationOf(i), Group::kTokens, group.x},
+                  {0, Group::kTokens},
                   DensePlane(group.planes[i], Group::kTokens, group.bytes[i].data()));
     }
     benchmark::ClobberMemory();

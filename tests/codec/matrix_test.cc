@@ -21,6 +21,7 @@ namespace sluice::codec {
 namespace {
 
 constexpr unsigned kSeed = 20261202;
+constexpr int16_t kLimit = 31000;
 
 std::vector<uint16_t> RandomMatrix(size_t count) {
   std::mt19937 random(kSeed);
@@ -109,9 +110,9 @@ TEST_P(MatrixTest, AnalyzesBothLayoutsAlike) {
   ASSERT_TRUE(packed.ok() && turned.ok());
   const std::vector<uint16_t> y = RandomMatrix(s.tokens * s.inputs);
   ProductScratch scratch;
-  std::vector<float> out(s.outputs * s.tokens), again(out.size());
-  ASSERT_TRUE(packed->Analyze(y, s.tokens, scratch, out).ok());
-  ASSERT_TRUE(turned->Analyze(y, s.tokens, scratch, again).ok());
+  std::vector<int16_t> out(s.outputs * s.tokens), again(out.size());
+  ASSERT_EQ(*packed->Analyze(y, s.tokens, kLimit, scratch, out), true);
+  ASSERT_EQ(*turned->Analyze(y, s.tokens, kLimit, scratch, again), true);
   EXPECT_EQ(out, again);
   std::vector<double> sums(s.outputs), sizes(s.outputs);
   for (size_t t = 0; t < s.tokens; ++t) {
@@ -126,7 +127,7 @@ TEST_P(MatrixTest, AnalyzesBothLayoutsAlike) {
       }
     }
     for (size_t c = 0; c < s.outputs; ++c) {
-      ASSERT_NEAR(out[c * s.tokens + t], sums[c], Slack(sizes[c], s.inputs))
+      ASSERT_NEAR(out[c * s.tokens + t], sums[c], 0.5 + Slack(sizes[c], s.inputs))
           << "token " << t << " output " << c;
     }
   }
@@ -164,8 +165,63 @@ TEST(PackedMatrixTest, RefusesSizesThatDoNotMatch) {
   EXPECT_TRUE(
       absl::IsInvalidArgument(packed->Synthesize(values, 2, scratch, std::span(out).first(8))));
   const std::vector<uint16_t> y(6);
-  EXPECT_TRUE(absl::IsInvalidArgument(packed->Analyze(y, 2, scratch, out)));
-  EXPECT_TRUE(packed->Analyze(y, 2, scratch, std::span(out).first(8)).ok());
+  std::vector<int16_t> integers(9);
+  EXPECT_TRUE(absl::IsInvalidArgument(packed->Analyze(y, 2, kLimit, scratch, integers).status()));
+  integers.resize(8);
+  EXPECT_TRUE(*packed->Analyze(y, 2, kLimit, scratch, integers));
+}
+
+TEST(PackedMatrixTest, TellsWhichColumnsAreReady) {
+  constexpr size_t kSide = 200;
+  constexpr size_t kTokens = 300;
+  const auto packed =
+      PackedMatrix::Pack(RandomMatrix(kSide * kSide), MatrixLayout::kInputsByOutputs, kSide, kSide);
+  ASSERT_TRUE(packed.ok());
+  ProductScratch scratch;
+  std::vector<float> whole(BlockedSize(kTokens, kSide)), out(whole.size());
+  for (size_t rows : {size_t{0}, size_t{1}, kSide}) {
+    for (size_t large_rows : {size_t{0}, rows}) {
+      const std::vector<int16_t> values = RandomValues(rows, kTokens, large_rows);
+      ASSERT_TRUE(packed->Synthesize(values, kTokens, scratch, whole).ok());
+      size_t seen = 0;
+      size_t before = 0;
+      const auto ready = [&](size_t first_token, size_t num_tokens, size_t num_columns) {
+        if (num_columns < before) before = 0;
+        for (size_t t = first_token; t < first_token + num_tokens; ++t) {
+          for (size_t c = before; c < num_columns; ++c, ++seen) {
+            const size_t at = BlockedIndex(kTokens, t, c);
+            ASSERT_EQ(out[at], whole[at]) << "token " << t << " column " << c;
+          }
+        }
+        before = num_columns;
+      };
+      out.assign(out.size(), std::numeric_limits<float>::quiet_NaN());
+      ASSERT_TRUE(packed->Synthesize(values, kTokens, scratch, out, ready).ok());
+      EXPECT_EQ(seen, kTokens * kSide);
+    }
+  }
+}
+
+TEST(PackedMatrixTest, AnalysisRefusesWhatIsTooLarge) {
+  const std::vector<uint16_t> one = {FloatToBf16(1)};
+  const auto packed = PackedMatrix::Pack(one, MatrixLayout::kInputsByOutputs, 1, 1);
+  ASSERT_TRUE(packed.ok());
+  ProductScratch scratch;
+  int16_t out = 0;
+  const auto fits = [&](float value) {
+    const uint16_t y = FloatToBf16(value);
+    return *packed->Analyze({&y, 1}, 1, 256, scratch, {&out, 1});
+  };
+  EXPECT_TRUE(fits(256));
+  EXPECT_EQ(out, 256);
+  EXPECT_TRUE(fits(-256));
+  EXPECT_EQ(out, -256);
+  EXPECT_TRUE(fits(2.5f));
+  EXPECT_EQ(out, 2);  // ties to even
+  EXPECT_FALSE(fits(258));
+  EXPECT_FALSE(fits(-1e30f));
+  EXPECT_FALSE(fits(std::numeric_limits<float>::infinity()));
+  EXPECT_FALSE(fits(std::numeric_limits<float>::quiet_NaN()));
 }
 
 TEST(PackedMatrixTest, ThreadsShareAMatrix) {
@@ -228,20 +284,26 @@ TEST_F(TransposeTest, PartsAddUpToTheValues) {
   }
 }
 
-TEST_F(TransposeTest, TurnsBlocks) {
+TEST_F(TransposeTest, RoundsBlocks) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     for (const auto& [rows, tokens] :
          {std::pair<size_t, size_t>{1, 1}, {64, 256}, {63, 5}, {6, 7}}) {
       std::vector<float> block(tokens * kBlockColumns);
-      std::iota(block.begin(), block.end(), 1.0f);
+      std::iota(block.begin(), block.end(), -100.0f);
+      for (float& value : block) value *= 0.5f;
       const size_t pitch = tokens + 3;
-      std::vector<float> out(rows * pitch);
-      TransposeBlock(block.data(), {out.data(), pitch, rows, tokens});
+      std::vector<int16_t> out(rows * pitch);
+      ASSERT_TRUE(RoundBlock(block.data(), kLimit, {out.data(), pitch, rows, tokens}));
       for (size_t i = 0; i < out.size(); ++i) {
         const size_t t = i % pitch;
-        const float expected = t < tokens ? block[t * kBlockColumns + i / pitch] : 0;
+        const float expected =
+            t < tokens ? std::nearbyint(block[t * kBlockColumns + i / pitch]) : 0;
         ASSERT_EQ(out[i], expected) << hwy::TargetName(target);
+      }
+      for (float bad : {kLimit + 1.0f, -1e30f, std::numeric_limits<float>::quiet_NaN()}) {
+        block.back() = bad;
+        EXPECT_FALSE(RoundBlock(block.data(), kLimit, {out.data(), pitch, rows, tokens}));
       }
     }
   }

@@ -127,15 +127,18 @@ TestChunk MakeSpectralChunk(Profile profile, uint32_t start_token, uint32_t num_
         code.values.push_back(static_cast<int16_t>(std::lround(deviation * normal(random))));
       }
     }
-    std::vector<std::span<std::byte>> planes;
+    const uint32_t num_planes = context.spec().num_planes;
+    std::vector<std::byte*> begins(num_planes);
+    std::vector<PlaneRuns> planes;
     size_t next_row = 0;
-    for (uint32_t i = 0; i < context.spec().num_planes; ++i) {
+    for (uint32_t i = 0; i < num_planes; ++i) {
       PlaneCode& plane = code.planes.emplace_back();
       plane.exact = !chunk.profile.is_coded(context.spec().first_plane + i);
       plane.first_row = next_row;
       if (!plane.exact) next_row += context.plane(i).channels();
-      planes.push_back(
-          std::as_writable_bytes(std::span(chunk.planes[context.spec().first_plane + i])));
+      begins[i] =
+          std::as_writable_bytes(std::span(chunk.planes[context.spec().first_plane + i])).data();
+      planes.push_back(DenseRuns(context.plane(i), num_tokens, begins[i]));
     }
     const absl::Status status = SynthesizeGroup(context, code, rotations, planes);
     EXPECT_TRUE(status.ok()) << status;

@@ -93,9 +93,14 @@ struct Sample {
                     std::span(bytes).subspan(At(head, token, dim), element_bytes), {&value, 1});
     return value;
   }
+  ColumnTokens Columns(float ratio) const { return {plane, ratio, Turn(), test.num_tokens, x}; }
+  // In two parts.
   void Write(float ratio) {
-    WriteTokens(plane, ratio, Turn(), test.num_tokens, x,
-                {bytes.data(), view.head_stride, view.token_stride});
+    const size_t middle = test.num_tokens / 3;
+    view.data = bytes.data();
+    WriteTokens(Columns(ratio), {0, middle}, view);
+    view.data += middle * view.token_stride;
+    WriteTokens(Columns(ratio), {middle, test.num_tokens}, view);
   }
   ReadReport Read(size_t skip, std::vector<uint16_t>& y) const {
     return ReadTokens(plane, Turn(), test.num_tokens, skip,
@@ -160,6 +165,41 @@ TEST_P(TokenPlanesTest, WritesWhatTheDefinitionSays) {
   }
   if (!c.gaps) {
     EXPECT_EQ(written, sample.bytes.size());
+  }
+}
+
+TEST_P(TokenPlanesTest, ComparesWithWhatItWouldWrite) {
+  const Case& c = GetParam();
+  Sample sample(c);
+  sample.Write(3);
+  const size_t begin = c.num_tokens / 2;
+  const PlaneView<const std::byte> original = {
+      sample.bytes.data() + begin * sample.view.token_stride, sample.view.head_stride,
+      sample.view.token_stride};
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    ErrorSums same;
+    CompareTokens(sample.Columns(3), {begin, c.num_tokens}, original, same);
+    EXPECT_EQ(same.sum, 0) << hwy::TargetName(target);
+    EXPECT_EQ(same.largest, 0);
+    // Another level's elements, one by one.
+    Sample other(c);
+    other.Write(1);
+    double sum = 0;
+    float largest = 0;
+    for (size_t head = 0; head < Sample::kHeads; ++head) {
+      for (size_t t = begin; t < c.num_tokens; ++t) {
+        for (size_t d = 0; d < c.head_dim; ++d) {
+          const float error = std::abs(other.Element(head, t, d) - sample.Element(head, t, d));
+          sum += error;
+          largest = std::max(largest, error);
+        }
+      }
+    }
+    ErrorSums sums = {1, 0};
+    CompareTokens(other.Columns(1), {begin, c.num_tokens}, original, sums);
+    EXPECT_EQ(sums.largest, largest) << hwy::TargetName(target);
+    EXPECT_NEAR(sums.sum, 1 + sum, 1e-5 * sum);
   }
 }
 
@@ -256,7 +296,7 @@ std::vector<std::byte> Written(ElementType type, const std::vector<float>& value
   const std::vector<float> means(values.size());
   const TokenPlane plane = {type, 1, values.size(), 0, 1, means};
   std::vector<std::byte> out(values.size() * ElementBytes(type));
-  WriteTokens(plane, 1, nullptr, 1, x, DensePlane(plane, 1, out.data()));
+  WriteTokens({plane, 1, nullptr, 1, x}, {0, 1}, DensePlane(plane, 1, out.data()));
   return out;
 }
 
