@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/bus_guard.h"
@@ -116,6 +117,27 @@ absl::Status BlockPool::Gather(size_t plane, std::span<const uint32_t> blocks,
                     [&](const std::byte* row, size_t position, size_t bytes) {
                       std::memcpy(values.data() + position, row, bytes);
                     });
+}
+
+absl::Status BlockPool::Write(size_t first_plane, size_t num_planes,
+                              std::span<const uint32_t> blocks, WritePlanes write) {
+  std::vector<std::byte*> runs;  // [plane][block]
+  runs.reserve(num_planes * blocks.size());
+  std::vector<codec::PlaneRuns> planes;
+  for (size_t i = 0; i < num_planes; ++i) {
+    const PlaneLayout& at = layout_.planes[first_plane + i];
+    for (const uint32_t block : blocks) {
+      runs.push_back(base_ + at.offset_bytes + block * at.block_stride_bytes);
+    }
+    planes.push_back({std::span(runs).last(blocks.size()), layout_.block_tokens,
+                      at.head_stride_bytes, at.token_stride_bytes});
+  }
+  RETURN_IF_ERROR(CheckSize());
+  {
+    const BusGuard guard(base_, layout_.pool_bytes, &lost_);
+    RETURN_IF_ERROR(write(planes));
+  }
+  return CheckSize();
 }
 
 }  // namespace sluice::client

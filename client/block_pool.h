@@ -1,7 +1,7 @@
 // An engine's block pool: POSIX shared memory, mapped, with copies between it and planes.
 //
 // Thread-safe as long as no two threads touch the same blocks. KV bytes are copied once in each
-// direction.
+// direction, or decoded into the pool.
 #pragma once
 
 #include <atomic>
@@ -11,9 +11,11 @@
 #include <span>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/block_layout.h"
+#include "codec/plane_runs.h"
 
 namespace sluice::client {
 
@@ -35,6 +37,12 @@ class BlockPool {
   absl::Status Scatter(size_t plane, std::span<const uint32_t> blocks,
                        std::span<const std::byte> values);
   absl::Status Gather(size_t plane, std::span<const uint32_t> blocks, std::span<std::byte> values);
+
+  // Calls write(planes) once, for it to write all tokens of these blocks of consecutive planes
+  // where they belong, and returns what it returns or what is wrong with the pool, as Scatter.
+  using WritePlanes = absl::FunctionRef<absl::Status(std::span<const codec::PlaneRuns> planes)>;
+  absl::Status Write(size_t first_plane, size_t num_planes, std::span<const uint32_t> blocks,
+                     WritePlanes write);
 
  private:
   BlockPool(BlockLayout layout, int fd, std::byte* base)

@@ -96,13 +96,19 @@ absl::StatusOr<ContextPlanes> ContextPlanes::CreateOnDisk(codec::Geometry geomet
   return result;
 }
 
-absl::Status ContextPlanes::Write(size_t plane, uint32_t start_token, uint32_t num_tokens,
-                                  std::span<const std::byte> values) {
+absl::StatusOr<std::byte*> ContextPlanes::Find(size_t plane, uint32_t start_token,
+                                               uint32_t num_tokens) {
   if (plane >= planes_.size() || start_token > num_tokens_ ||
       num_tokens > num_tokens_ - start_token) {
     return absl::OutOfRangeError(
         absl::StrCat("plane ", plane, " tokens from ", start_token, ": not in the context"));
   }
+  return planes_[plane].get() + start_token * RowBytes(geometry_.planes[plane]);
+}
+
+absl::Status ContextPlanes::Write(size_t plane, uint32_t start_token, uint32_t num_tokens,
+                                  std::span<const std::byte> values) {
+  ASSIGN_OR_RETURN(std::byte * out, Find(plane, start_token, num_tokens));
   const codec::PlaneSpec& spec = geometry_.planes[plane];
   if (values.size() != spec.bytes_per_token() * num_tokens) {
     return absl::InvalidArgumentError(absl::StrCat(PlaneTensorName(spec), ": ", values.size(),
@@ -110,8 +116,8 @@ absl::Status ContextPlanes::Write(size_t plane, uint32_t start_token, uint32_t n
   }
   const size_t row_bytes = RowBytes(spec);
   for (size_t head = 0; head < spec.num_heads; ++head) {
-    std::memcpy(planes_[plane].get() + (head * num_tokens_ + start_token) * row_bytes,
-                values.data() + head * num_tokens * row_bytes, num_tokens * row_bytes);
+    std::memcpy(out + head * num_tokens_ * row_bytes, values.data() + head * num_tokens * row_bytes,
+                num_tokens * row_bytes);
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
 // All planes of a context in memory or on the disk: decoded chunks are written into it, and it is
 // saved as a file that ReadContext reads.
 //
-// Threads may write different chunks at a time; everything else is for one thread.
+// Threads may write different chunks or planes at a time; everything else is for one thread.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +43,9 @@ class ContextPlanes {
     return {planes_[i].get(), geometry_.planes[i].bytes_per_token() * num_tokens_};
   }
 
+  // Where tokens of a plane are: token `start_token` of head 0; heads are num_tokens() tokens
+  // apart. OutOfRange if there are no such tokens.
+  absl::StatusOr<std::byte*> Find(size_t plane, uint32_t start_token, uint32_t num_tokens);
   // Copies tokens of one plane; `values` is [num_heads, num_tokens, head_dim] without gaps.
   // OutOfRange or InvalidArgument if it does not fit.
   absl::Status Write(size_t plane, uint32_t start_token, uint32_t num_tokens,

@@ -1,5 +1,6 @@
 #include "client/load_decoder.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -34,48 +35,40 @@ int FirstBadLayer(const DecodeTask& task) {
 class LoadDecoder::Core {
  public:
   Core(const codec::Profile& profile, PlaneSink& sink, LoadEvents& events, size_t num_chunks)
-      : profile_(profile), sink_(sink), events_(events), revoked_(num_chunks, false) {}
+      : profile_(profile),
+        sink_(sink),
+        events_(events),
+        revoked_(num_chunks, false),
+        writing_(num_chunks, 0) {}
 
   void Run(const DecodeTask& task) ABSL_LOCKS_EXCLUDED(mutex_) {
-    Buffer buffer;
-    {
-      absl::MutexLock lock(&mutex_);
-      if (stopped_ || revoked_[task.chunk]) return;
-      ++running_;
-      if (!spare_.empty()) {
-        buffer = std::move(spare_.back());
-        spare_.pop_back();
-      }
-    }
+    std::unique_ptr<codec::GroupDecoder> decoder = Begin(task);
+    if (decoder == nullptr) return;
     GroupDone done;
     done.chunk = task.chunk;
     done.attempt = task.attempt;
     done.group = task.group;
     done.step = task.step;
-    std::vector<std::span<std::byte>> planes = Planes(task, buffer);
-    done.status = Decode(task, planes);
+    done.status = Read(task, *decoder);
     if (!done.status.ok()) {
       done.result = GroupDone::Result::kDamaged;
       done.bad_layer = FirstBadLayer(task);
+    } else if (BeginWrite(task.chunk)) {
+      done.status = sink_.Write(task.chunk_index, task.group, *decoder);
+      if (!done.status.ok()) done.result = GroupDone::Result::kSinkFailed;
+      EndWrite(task.chunk);
     }
-
-    absl::MutexLock lock(&mutex_);
-    if (!stopped_ && !revoked_[task.chunk]) {
-      if (done.status.ok()) {
-        const std::vector<std::span<const std::byte>> views(planes.begin(), planes.end());
-        done.status = sink_.Write(task.chunk_index, task.group, views);
-        if (!done.status.ok()) done.result = GroupDone::Result::kSinkFailed;
-      }
-      done.at_us = NowUs();
-      events_.Push(std::move(done));
-    }
-    spare_.push_back(std::move(buffer));
-    --running_;
+    End(std::move(decoder), std::move(done));
   }
 
   void Revoke(uint32_t chunk) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     revoked_[chunk] = true;
+    const auto is_still = [&] {
+      mutex_.AssertHeld();
+      return writing_[chunk] == 0;
+    };
+    mutex_.Await(absl::Condition(&is_still));
   }
 
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -85,31 +78,46 @@ class LoadDecoder::Core {
   }
 
  private:
-  using Buffer = std::vector<std::byte>;
+  // Null if the task is not wanted any more.
+  std::unique_ptr<codec::GroupDecoder> Begin(const DecodeTask& task) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    if (stopped_ || revoked_[task.chunk]) return nullptr;
+    ++running_;
+    if (spare_.empty()) return std::make_unique<codec::GroupDecoder>();
+    std::unique_ptr<codec::GroupDecoder> decoder = std::move(spare_.back());
+    spare_.pop_back();
+    return decoder;
+  }
+
+  bool BeginWrite(uint32_t chunk) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    if (stopped_ || revoked_[chunk]) return false;
+    ++writing_[chunk];
+    return true;
+  }
+
+  void EndWrite(uint32_t chunk) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    --writing_[chunk];
+  }
+
+  void End(std::unique_ptr<codec::GroupDecoder> decoder, GroupDone done)
+      ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    if (!stopped_ && !revoked_[done.chunk]) {
+      done.at_us = NowUs();
+      events_.Push(std::move(done));
+    }
+    spare_.push_back(std::move(decoder));
+    --running_;
+  }
 
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return running_ == 0; }
 
-  std::vector<std::span<std::byte>> Planes(const DecodeTask& task, Buffer& buffer) const {
-    const uint32_t num_tokens = task.input.header->num_tokens;
-    const codec::GroupSpec& group = profile_.groups()[task.group];
-    const uint64_t bytes = GroupBytes(profile_, task.group, num_tokens);
-    if (buffer.size() < bytes) buffer.resize(bytes);
-    std::vector<std::span<std::byte>> planes;
-    size_t offset = 0;
-    for (uint32_t i = 0; i < group.num_planes; ++i) {
-      const codec::PlaneSpec& plane = profile_.geometry().planes[group.first_plane + i];
-      const size_t plane_bytes = plane.bytes_per_token() * num_tokens;
-      planes.push_back(std::span(buffer).subspan(offset, plane_bytes));
-      offset += plane_bytes;
-    }
-    return planes;
-  }
-
-  absl::Status Decode(const DecodeTask& task, std::span<const std::span<std::byte>> planes) const {
+  absl::Status Read(const DecodeTask& task, codec::GroupDecoder& decoder) const {
     std::vector<std::span<const std::byte>> segments;
     for (const auto& segment : task.input.segments) segments.push_back(AsBytes(*segment));
-    return codec::DecodeGroup(profile_, *task.input.header, task.group, task.input.level, segments,
-                              planes);
+    return decoder.Read(profile_, *task.input.header, task.group, task.input.level, segments);
   }
 
   const codec::Profile& profile_;
@@ -117,7 +125,9 @@ class LoadDecoder::Core {
   LoadEvents& events_;
   absl::Mutex mutex_;
   std::vector<bool> revoked_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Buffer> spare_ ABSL_GUARDED_BY(mutex_);  // at most one per thread of the pool
+  std::vector<int> writing_ ABSL_GUARDED_BY(mutex_);  // groups, per chunk
+  // At most one per thread of the pool.
+  std::vector<std::unique_ptr<codec::GroupDecoder>> spare_ ABSL_GUARDED_BY(mutex_);
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -1,4 +1,5 @@
-// Decodes the groups of one load on the pool and hands them to the load's sink, one at a time.
+// Decodes the groups of one load on the pool and hands them to the load's sink, each group of a
+// chunk once at a time.
 //
 // Thread-safe. Nothing is written to a chunk once it was revoked, and nothing at all after Stop().
 #pragma once
@@ -30,7 +31,8 @@ class LoadDecoder {
               size_t num_chunks);
   ~LoadDecoder();  // stops
 
-  // A GroupDone follows unless the chunk is revoked first.
+  // A GroupDone follows unless the chunk is revoked first. REQUIRES: no other task of the chunk's
+  // group is on its way.
   void Submit(DecodeTask task);
   // On return no write to the chunk is running or will be.
   void Revoke(uint32_t chunk);

@@ -9,7 +9,7 @@
 namespace sluice::client {
 namespace {
 
-// Decoding a group takes its output and about three times as much for symbols and coefficients.
+// Decoding a group takes about four times its output: for symbols, coefficients and sums.
 constexpr uint64_t kScratchPerOutputByte = 4;
 
 uint64_t FrameQueueBytes(uint64_t memory_limit_bytes) {

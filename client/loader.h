@@ -17,18 +17,19 @@
 #include "absl/time/time.h"
 #include "adapt/planner.h"
 #include "client/remote_store.h"
+#include "codec/decoder.h"
 #include "codec/profile.h"
 
 namespace sluice::client {
 
-// Receives decoded groups. One thread at a time per load.
+// Receives decoded groups. Threads may write different groups at a time, of one chunk too.
 class PlaneSink {
  public:
   virtual ~PlaneSink() = default;
-  // `planes[i]` is plane groups()[group].first_plane + i, [num_heads, num_tokens, head_dim] without
-  // gaps. May be called again for the same group with a higher level. Must not keep the spans.
+  // Has `decoded` write its planes, groups()[group].first_plane and on, to where they belong. May
+  // be called again for the same group with a higher level.
   virtual absl::Status Write(uint32_t chunk_index, size_t group,
-                             std::span<const std::span<const std::byte>> planes) = 0;
+                             const codec::GroupDecoder& decoded) = 0;
 };
 
 enum class RecomputeReason {

@@ -26,7 +26,7 @@ constexpr absl::Duration kUnregisterTimeout = absl::Seconds(30);
 // How long after its SLO a load may still wait for its engine to read outcomes.
 constexpr absl::Duration kReadGrace = absl::Seconds(1);
 
-// Writes decoded planes into the engine's blocks.
+// Has planes written into the engine's blocks.
 class BlockSink final : public PlaneSink {
  public:
   BlockSink(RegisteredPool& pool, const codec::Profile& profile,
@@ -37,15 +37,13 @@ class BlockSink final : public PlaneSink {
         blocks_per_chunk_(blocks_per_chunk) {}
 
   absl::Status Write(uint32_t chunk_index, size_t group,
-                     std::span<const std::span<const std::byte>> planes) override {
+                     const codec::GroupDecoder& decoded) override {
     if (pool_.closing()) return absl::CancelledError("the pool was unregistered");
-    const size_t first_plane = profile_.groups()[group].first_plane;
+    const codec::GroupSpec& spec = profile_.groups()[group];
     const auto blocks = block_ids_.subspan(chunk_index * blocks_per_chunk_, blocks_per_chunk_);
-    for (size_t i = 0; i < planes.size(); ++i) {
-      const absl::Status status = pool_.blocks().Scatter(first_plane + i, blocks, planes[i]);
-      if (!status.ok()) return status;
-    }
-    return absl::OkStatus();
+    return pool_.blocks().Write(
+        spec.first_plane, spec.num_planes, blocks,
+        [&](std::span<const codec::PlaneRuns> planes) { return decoded.Write(planes); });
   }
 
  private:

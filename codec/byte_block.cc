@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -129,8 +130,16 @@ std::string EncodeZstd(std::span<const std::byte> bytes) {
   return coded;
 }
 
+struct FreeContext {
+  void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+};
+
 absl::Status DecodeZstd(std::span<const std::byte> payload, std::span<std::byte> out) {
-  const size_t size = ZSTD_decompress(out.data(), out.size(), payload.data(), payload.size());
+  // Making one costs more than most blocks, which are small.
+  static thread_local std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
+  if (context == nullptr) return absl::ResourceExhaustedError("zstd: out of memory");
+  const size_t size =
+      ZSTD_decompressDCtx(context.get(), out.data(), out.size(), payload.data(), payload.size());
   if (ZSTD_isError(size)) {
     return absl::DataLossError(absl::StrCat("zstd: ", ZSTD_getErrorName(size)));
   }

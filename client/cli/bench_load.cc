@@ -2,22 +2,42 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "client/cli/progress.h"
+#include "client/load_plan.h"
 #include "client/loader.h"
 
 namespace sluice::cli {
 namespace {
 
-// Decoded planes are not kept.
-class NullSink : public client::PlaneSink {
+// Planes are decoded, but not kept.
+class ForgetfulSink : public client::PlaneSink {
  public:
-  absl::Status Write(uint32_t, size_t, std::span<const std::span<const std::byte>>) override {
-    return absl::OkStatus();
+  ForgetfulSink(const codec::Profile& profile, uint32_t chunk_tokens)
+      : profile_(profile), chunk_tokens_(chunk_tokens) {}
+
+  absl::Status Write(uint32_t, size_t group, const codec::GroupDecoder& decoded) override {
+    const codec::GroupSpec& spec = profile_.groups()[group];
+    std::vector<std::byte> bytes(client::GroupBytes(profile_, group, chunk_tokens_));
+    std::vector<std::byte*> begins(spec.num_planes);
+    std::vector<codec::PlaneRuns> runs;
+    size_t offset = 0;
+    for (uint32_t i = 0; i < spec.num_planes; ++i) {
+      const codec::PlaneSpec& plane = profile_.geometry().planes[spec.first_plane + i];
+      begins[i] = bytes.data() + offset;
+      runs.push_back(codec::DenseRuns(plane, chunk_tokens_, begins[i]));
+      offset += plane.bytes_per_token() * chunk_tokens_;
+    }
+    return decoded.Write(runs);
   }
+
+ private:
+  const codec::Profile& profile_;
+  const uint32_t chunk_tokens_;
 };
 
 void Add(const client::LoadResult& load, BenchResult& result) {
@@ -48,7 +68,7 @@ BenchResult RunLoads(const codec::Profile& profile, const BenchLoad& bench) {
       options.slo = bench.slo;
       options.exact_level = bench.level;
       options.load_id = absl::StrCat("sluice-bench-", i);
-      NullSink sink;
+      ForgetfulSink sink(profile, options.chunk_tokens);
       const auto load = loader->Load(profile, options, sink, nullptr, nullptr);
       absl::MutexLock lock(&mutex);
       Add(load, result);

@@ -23,14 +23,18 @@ class MemorySink : public client::PlaneSink {
   MemorySink(const FetchPlan& plan, ContextPlanes& planes) : plan_(plan), planes_(planes) {}
 
   absl::Status Write(uint32_t chunk_index, size_t group,
-                     std::span<const std::span<const std::byte>> planes) override {
+                     const codec::GroupDecoder& decoded) override {
     const uint32_t chunk_tokens = plan_.descriptor.chunk_tokens;
-    const size_t first_plane = plan_.profile->groups()[group].first_plane;
-    for (size_t i = 0; i < planes.size(); ++i) {
-      RETURN_IF_ERROR(
-          planes_.Write(first_plane + i, chunk_index * chunk_tokens, chunk_tokens, planes[i]));
+    const codec::GroupSpec& spec = plan_.profile->groups()[group];
+    std::vector<std::byte*> begins(spec.num_planes);
+    std::vector<codec::PlaneRuns> runs;
+    for (uint32_t i = 0; i < spec.num_planes; ++i) {
+      ASSIGN_OR_RETURN(
+          begins[i], planes_.Find(spec.first_plane + i, chunk_index * chunk_tokens, chunk_tokens));
+      const codec::PlaneSpec& plane = plan_.profile->geometry().planes[spec.first_plane + i];
+      runs.push_back(codec::DenseRuns(plane, planes_.num_tokens(), begins[i]));
     }
-    return absl::OkStatus();
+    return decoded.Write(runs);
   }
 
  private:

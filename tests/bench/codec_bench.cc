@@ -112,17 +112,24 @@ void BM_Decode(benchmark::State& state) {
   const auto kind = static_cast<int>(state.range(0));
   const Sample& sample = GetSample(kind);
   const auto level = static_cast<Level>(state.range(1));
+  const Profile& profile = sample.chunk.profile;
   std::vector<std::string> planes = sample.chunk.planes;
+  std::vector<std::byte*> begins;
+  std::vector<PlaneRuns> runs;
+  for (std::string& plane : planes) begins.push_back(reinterpret_cast<std::byte*>(plane.data()));
+  for (size_t i = 0; i < planes.size(); ++i) {
+    runs.push_back(DenseRuns(profile.geometry().planes[i], sample.header.num_tokens, begins[i]));
+  }
+  GroupDecoder decoder;
   for (auto _ : state) {
-    for (size_t g = 0; g < sample.chunk.profile.groups().size(); ++g) {
-      const GroupSpec& group = sample.chunk.profile.groups()[g];
-      std::vector<std::span<std::byte>> out;
-      for (uint32_t i = 0; i < group.num_planes; ++i) {
-        out.push_back(std::as_writable_bytes(std::span(planes[group.first_plane + i])));
+    for (size_t g = 0; g < profile.groups().size(); ++g) {
+      const GroupSpec& group = profile.groups()[g];
+      absl::Status status =
+          decoder.Read(profile, sample.header, g, level,
+                       SegmentsOf(sample.header, AsBytes(sample.container), g, level));
+      if (status.ok()) {
+        status = decoder.Write(std::span(runs).subspan(group.first_plane, group.num_planes));
       }
-      const absl::Status status =
-          DecodeGroup(sample.chunk.profile, sample.header, g, level,
-                      SegmentsOf(sample.header, AsBytes(sample.container), g, level), out);
       if (!status.ok()) state.SkipWithError(std::string(status.message()).c_str());
     }
   }

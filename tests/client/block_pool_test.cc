@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -215,6 +216,40 @@ TEST(BlockPoolMapTest, RefusesBadNamesAndSizes) {
   const absl::Status status = BlockPool::Map(shm.name(), layout).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("pool_bytes"));
+}
+
+TEST_F(BlockPoolTest, WritesWhereScatterDoes) {
+  const BlockLayout layout = SmallLayout();
+  ShmPool one(layout.pool_bytes), other(layout.pool_bytes);
+  auto scattered = BlockPool::Map(one.name(), layout);
+  auto written = BlockPool::Map(other.name(), layout);
+  ASSERT_TRUE(scattered.ok() && written.ok());
+  const std::vector<uint32_t> blocks = {4, 1, 3};
+  const size_t num_tokens = blocks.size() * kBlockTokens;
+  std::vector<std::vector<std::byte>> planes;
+  for (size_t i = 1; i < 3; ++i) {
+    auto& plane = planes.emplace_back(num_tokens * layout.geometry.planes[i].bytes_per_token());
+    for (size_t k = 0; k < plane.size(); ++k) plane[k] = static_cast<std::byte>(k * 7 + i);
+    ASSERT_TRUE((*scattered)->Scatter(i, blocks, plane).ok());
+  }
+  const auto write = [&](std::span<const codec::PlaneRuns> runs) {
+    EXPECT_EQ(runs.size(), planes.size());
+    for (size_t i = 0; i < runs.size(); ++i) {
+      codec::CopyToRuns(layout.geometry.planes[i + 1], planes[i], num_tokens, runs[i]);
+    }
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE((*written)->Write(1, 2, blocks, write).ok());
+  EXPECT_EQ(std::memcmp(one.data(), other.data(), layout.pool_bytes), 0);
+  EXPECT_EQ((*written)->Write(1, 2, blocks, [](auto) { return absl::InternalError("no"); }),
+            absl::InternalError("no"));
+  // The engine takes its memory back while a plane is on its way.
+  const auto shorten = [&](std::span<const codec::PlaneRuns> runs) {
+    EXPECT_TRUE(other.Truncate(0));
+    return write(runs);
+  };
+  EXPECT_TRUE(absl::IsFailedPrecondition((*written)->Write(1, 2, blocks, shorten)));
+  EXPECT_TRUE(absl::IsFailedPrecondition((*written)->Write(1, 2, blocks, write)));
 }
 
 }  // namespace

@@ -5,11 +5,15 @@
 
 #include <atomic>
 #include <map>
+#include <set>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "client/load_plan.h"
 #include "tests/client/scripted_store.h"
 
 namespace sluice::client {
@@ -31,27 +35,46 @@ const TestContext& Context() {
 class MemorySink final : public PlaneSink {
  public:
   absl::Status Write(uint32_t chunk_index, size_t group,
-                     std::span<const std::span<const std::byte>> planes) override {
-    EXPECT_FALSE(writing_.exchange(true)) << "two writes at a time";
-    std::string bytes;
-    for (std::span<const std::byte> plane : planes) {
-      bytes.append(reinterpret_cast<const char*>(plane.data()), plane.size());
+                     const codec::GroupDecoder& decoded) override {
+    const codec::Profile& profile = Context().profile;
+    const codec::GroupSpec& spec = profile.groups()[group];
+    std::string bytes(GroupBytes(profile, group, TestContext::kChunkTokens), '\0');
+    std::vector<std::byte*> begins(spec.num_planes);
+    std::vector<codec::PlaneRuns> runs;
+    auto* next = reinterpret_cast<std::byte*>(bytes.data());
+    for (uint32_t i = 0; i < spec.num_planes; ++i) {
+      const codec::PlaneSpec& plane = profile.geometry().planes[spec.first_plane + i];
+      begins[i] = next;
+      runs.push_back(codec::DenseRuns(plane, TestContext::kChunkTokens, begins[i]));
+      next += plane.bytes_per_token() * TestContext::kChunkTokens;
     }
+    Begin({chunk_index, group});
+    const absl::Status status = decoded.Write(runs);
+    absl::MutexLock lock(&mutex_);
+    writing_.erase({chunk_index, group});
     groups_[{chunk_index, group}] = std::move(bytes);
-    writing_ = false;
-    return error_;
+    return status.ok() ? error_ : status;
   }
 
   void set_error(absl::Status error) { error_ = std::move(error); }
   std::string Group(uint32_t chunk, size_t group) const {
+    absl::MutexLock lock(&mutex_);
     const auto found = groups_.find({chunk, group});
     return found == groups_.end() ? "" : found->second;
   }
 
  private:
-  std::atomic<bool> writing_ = false;
+  using Key = std::pair<uint32_t, size_t>;
+
+  void Begin(const Key& key) {
+    absl::MutexLock lock(&mutex_);
+    EXPECT_TRUE(writing_.insert(key).second) << "two writes of a group at a time";
+  }
+
   absl::Status error_;
-  std::map<std::pair<uint32_t, size_t>, std::string> groups_;
+  mutable absl::Mutex mutex_;
+  std::set<Key> writing_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, std::string> groups_ ABSL_GUARDED_BY(mutex_);
 };
 
 class FixedControl final : public LoadControl {

@@ -7,6 +7,8 @@
 
 #include "codec/bytes.h"
 #include "codec/container.h"
+#include "codec/decoder.h"
+#include "codec/elements.h"
 #include "codec/rans.h"
 #include "tests/codec/level_checks.h"
 #include "tests/codec/test_profiles.h"
@@ -91,6 +93,70 @@ TEST(CalibratedTest, AnyNumberOfTokensAnywhere) {
       SCOPED_TRACE(testing::Message() << num_tokens << " tokens at " << start);
       const TestChunk chunk = MakeCalibratedChunk(geometry, start, num_tokens);
       CheckLossyLevels(chunk, chunk.Encode());
+    }
+  }
+}
+
+// Blocks as an engine has them: tokens in runs that lie apart, heads within tokens, odd addresses.
+std::vector<std::string> DecodeToRuns(const TestChunk& chunk, std::span<const std::byte> container,
+                                      Level level, size_t run_tokens) {
+  const ChunkHeader header = *ParseChunkHeader(container);
+  std::vector<std::string> dense(chunk.planes.size());
+  GroupDecoder decoder;
+  for (size_t g = 0; g < chunk.profile.groups().size(); ++g) {
+    const GroupSpec& spec = chunk.profile.groups()[g];
+    const size_t num_runs = (chunk.num_tokens + run_tokens - 1) / run_tokens;
+    std::vector<std::vector<std::string>> blocks(spec.num_planes);
+    std::vector<std::vector<std::byte*>> begins(spec.num_planes);
+    std::vector<PlaneRuns> planes;
+    for (size_t i = 0; i < spec.num_planes; ++i) {
+      const PlaneSpec& plane = chunk.profile.geometry().planes[spec.first_plane + i];
+      const size_t head_stride = plane.head_dim * ElementBytes(plane.element_type) + 1;
+      const size_t token_stride = plane.num_heads * head_stride + 3;
+      blocks[i].assign(num_runs, std::string(run_tokens * token_stride, '\x5a'));
+      for (std::string& block : blocks[i]) {
+        begins[i].push_back(reinterpret_cast<std::byte*>(block.data()));
+      }
+      planes.push_back({begins[i], run_tokens, head_stride, token_stride});
+    }
+    EXPECT_TRUE(
+        decoder.Read(chunk.profile, header, g, level, SegmentsOf(header, container, g, level))
+            .ok());
+    EXPECT_TRUE(decoder.Write(planes).ok());
+    for (size_t i = 0; i < spec.num_planes; ++i) {
+      const PlaneSpec& plane = chunk.profile.geometry().planes[spec.first_plane + i];
+      const size_t row = plane.head_dim * ElementBytes(plane.element_type);
+      std::string& out = dense[spec.first_plane + i];
+      for (size_t head = 0; head < plane.num_heads; ++head) {
+        for (size_t t = 0; t < chunk.num_tokens; ++t) {
+          const size_t at = t % run_tokens * planes[i].token_stride + head * planes[i].head_stride;
+          std::string& block = blocks[i][t / run_tokens];
+          out += block.substr(at, row);
+          block.replace(at, row, row, '\x5a');
+        }
+      }
+      for (const std::string& block : blocks[i]) {
+        EXPECT_EQ(block.find_first_not_of('\x5a'), std::string::npos) << "a gap was written";
+      }
+    }
+  }
+  return dense;
+}
+
+TEST(GroupDecoderTest, RunsGetTheBytesOfDensePlanes) {
+  for (const GeometryCase& c : GeometryCases()) {
+    for (const bool calibrated : {false, true}) {
+      SCOPED_TRACE(testing::Message() << c.name << (calibrated ? " calibrated" : " built-in"));
+      const TestChunk chunk = calibrated ? MakeCalibratedChunk(c.geometry, 0, 300, c.mean)
+                                         : MakeChunk(c.geometry, 0, 300, 1, c.mean);
+      const std::string container = chunk.Encode({.lossy = true, .lossless = true}).container;
+      for (Level level : {Level{0}, Level{2}, kLossless}) {
+        const auto dense = DecodeChunk(chunk.profile, AsBytes(container), level);
+        ASSERT_TRUE(dense.ok()) << dense.status();
+        for (size_t run_tokens : {16, 100, 512}) {
+          EXPECT_EQ(DecodeToRuns(chunk, AsBytes(container), level, run_tokens), *dense);
+        }
+      }
     }
   }
 }

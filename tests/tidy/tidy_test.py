@@ -33,7 +33,7 @@ GRPC_FILES = re.compile(
 # Pure folders know no clock, thread, file or log.
 # Matrices that are packed when first needed, by whichever thread is first.
 LOCKED_CACHES = {("codec/group_transform.h", "absl/synchronization/mutex.h"),
-                 ("codec/product_kernel.h", "absl/synchronization/mutex.h")}
+                 ("codec/onednn_kernel.h", "absl/synchronization/mutex.h")}
 # Headers that a source includes once for every set of instructions.
 HIGHWAY_GUARD = re.compile(r"^#if defined\(\w+_INL_H_\) == defined\(HWY_TARGET_TOGGLE\)$", re.M)
 IMPURE_HEADERS = re.compile(
