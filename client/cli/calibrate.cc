@@ -1,6 +1,8 @@
 // sluice calibrate: contexts of a model become its profile.
 #include "codec/calibrate/calibrate.h"
 
+#include <sys/resource.h>
+
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -62,6 +64,13 @@ void PrintTables(const codec::Profile& profile) {
   levels.Print();
 }
 
+// Of this process; pages of the contexts' files that it has read count too.
+uint64_t PeakMemoryBytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) << 10;
+}
+
 void PrintReport(const Options& options, const codec::CalibrateResult& result) {
   const codec::Calibration& calibration = *result.profile.calibration();
   Json levels = Json::array();
@@ -73,13 +82,39 @@ void PrintReport(const Options& options, const codec::CalibrateResult& result) {
                       {"max_error", level.max_error},
                       {"predicted_kl", level.predicted_kl}});
   }
+  Json tried = Json::array();
+  for (const auto& [layers, rate] : result.report.tried_group_layers) {
+    tried.push_back({{"group_layers", layers}, {"bits_per_element", rate}});
+  }
   PrintJson({{"out", options.source.out},
              {"profile_id", codec::DigestHex(result.profile.id())},
              {"bytes", result.profile.bytes().size()},
              {"group_layers", result.report.group_layers},
+             {"tried_group_layers", tried},
+             {"sink_tokens", result.profile.sink_tokens()},
              {"contexts", calibration.num_contexts},
              {"tokens", calibration.num_tokens},
+             {"needed_tokens", result.report.needed_tokens},
+             {"held_out_tokens", result.report.held_out_tokens},
+             {"peak_memory_bytes", PeakMemoryBytes()},
              {"levels", levels}});
+}
+
+void PrintSummary(const Options& options, const codec::CalibrateResult& result) {
+  const codec::Profile& profile = result.profile;
+  std::printf("%s: profile %s, %s, groups of %s, first %s exact\n", options.source.out.c_str(),
+              codec::DigestHex(profile.id()).c_str(), FormatBytes(profile.bytes().size()).c_str(),
+              FormatCount(result.report.group_layers, "model layer").c_str(),
+              FormatCount(profile.sink_tokens(), "token").c_str());
+  std::printf("learnt from %s (%s at least), judged by %s; %s of memory at the peak\n",
+              FormatCount(profile.calibration()->num_tokens, "token").c_str(),
+              FormatCount(result.report.needed_tokens).c_str(),
+              FormatCount(result.report.held_out_tokens, "other").c_str(),
+              FormatBytes(PeakMemoryBytes()).c_str());
+  for (const auto& [layers, rate] : result.report.tried_group_layers) {
+    std::printf("tried groups of %s: about %s bits/element\n",
+                FormatCount(layers, "model layer").c_str(), FormatNumber(rate).c_str());
+  }
 }
 
 absl::StatusOr<ExitCode> Calibrate(const Options& options) {
@@ -108,10 +143,7 @@ absl::StatusOr<ExitCode> Calibrate(const Options& options) {
     PrintReport(options, result);
   } else {
     PrintTables(result.profile);
-    std::printf("%s: profile %s, %s, groups of %s\n", options.source.out.c_str(),
-                codec::DigestHex(result.profile.id()).c_str(),
-                FormatBytes(result.profile.bytes().size()).c_str(),
-                FormatCount(result.report.group_layers, "model layer").c_str());
+    PrintSummary(options, result);
   }
   return kOk;
 }
@@ -127,10 +159,12 @@ void AddCalibrate(CLI::App& app, Run& run) {
                   "Caches (safetensors), or token ids of stored contexts (as fetch --tokens)")
       ->required();
   sub->add_option("-o,--out", options->source.out, "Profile to write")->required();
-  sub->add_option("--sensitivity", options->sensitivity, "Divergence per variance of each plane");
-  sub->add_option("--queries", options->queries, "Second moments of the queries");
+  sub->add_option("--sensitivity", options->sensitivity,
+                  "Divergence per variance of each plane (default: guessed)");
+  sub->add_option("--queries", options->queries,
+                  "Second moments of the queries (default: guessed)");
   sub->add_option("--group-layers", calibrate.group_layers,
-                  "Model layers of a group (default: as many as the limits admit)");
+                  "Model layers of a group (default: the most that limits admit and pay)");
   sub->add_option("--max-profile-bytes", calibrate.max_profile_bytes, "Limit of the profile's size")
       ->capture_default_str();
   sub->add_option("--max-macs-per-element", calibrate.max_macs_per_element,
@@ -138,9 +172,9 @@ void AddCalibrate(CLI::App& app, Run& run) {
       ->capture_default_str();
   sub->add_option("--target-kl", calibrate.target_kl, "Divergence of the finest level, nats")
       ->capture_default_str();
-  sub->add_option("--sink-tokens", calibrate.sink_tokens, "First tokens of a context kept exact")
-      ->check(CLI::Range(0u, codec::Profile::kMaxSinkTokens))
-      ->capture_default_str();
+  sub->add_option("--sink-tokens", calibrate.sink_tokens,
+                  "First tokens of a context kept exact (default: as many as differ from the rest)")
+      ->check(CLI::Range(0u, codec::Profile::kMaxSinkTokens));
   StoreOptions& store = options->source.store;
   AddServer(*sub, store.server);
   sub->add_option("--namespace", store.name_space, "Where contexts named by token ids are stored");

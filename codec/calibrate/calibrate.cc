@@ -1,10 +1,11 @@
 #include "codec/calibrate/calibrate.h"
 
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "codec/calibrate/attention_rule.h"
 #include "codec/calibrate/channel_reader.h"
 #include "codec/calibrate/group_basis.h"
 #include "codec/calibrate/group_size.h"
@@ -12,6 +13,7 @@
 #include "codec/calibrate/plane_statistics.h"
 #include "codec/calibrate/plane_steps.h"
 #include "codec/calibrate/query_weight.h"
+#include "codec/calibrate/sink_choice.h"
 #include "codec/calibrate/step_scale.h"
 #include "codec/calibrate/training_rows.h"
 #include "codec/status_macros.h"
@@ -22,18 +24,29 @@ namespace {
 constexpr int kLevels = 3;
 constexpr size_t kMaxLearntClasses = 32;
 constexpr uint32_t kTrainingChunk = 256;  // tokens
-// Of the built-in profile's steps: gives a small language model a divergence of kDefaultTargetKl
-// at the finest level.
-constexpr double kReferenceScale = 0.4;
+// What the errors of all planes cost together, to what they would cost as noise one by one. They
+// are not noise: what is left out repeats from token to token and from plane to plane. Measured
+// with SmolLM2-135M on six texts at the finest level.
+constexpr double kJointHarm = 1.5;
+
+// Bases for one choice of groups, and what they are worth.
+struct LearntGroups {
+  uint32_t group_layers = 0;
+  std::vector<GroupSpec> groups;
+  std::vector<GroupCalibration> calibrations = {};
+  DivergenceModel divergence = {};
+  double scale = 1;  // of the steps, for the target divergence
+};
 
 class Calibrator {
  public:
   Calibrator(const Contexts& contexts, const CalibrateOptions& options,
-             const CalibrateProgress& progress)
+             const CalibrateProgress& progress, uint32_t sink_tokens)
       : contexts_(contexts),
         options_(options),
         progress_(progress),
-        split_(SplitTokens(contexts, options.sink_tokens, kTrainingChunk)),
+        sink_tokens_(sink_tokens),
+        split_(SplitTokens(contexts, sink_tokens, kTrainingChunk)),
         reader_(contexts) {}
 
   absl::StatusOr<CalibrateResult> Run();
@@ -43,45 +56,55 @@ class Calibrator {
     if (progress_) progress_(what, done, total);
   }
   Normalisation NormalisationOf(std::span<const double> steps) const {
-    return {options_.sink_tokens, means_, steps, &weights_};
+    return {sink_tokens_, means_, steps, &weights_};
   }
 
   absl::Status MeasurePlanesAndSteps();
   absl::Status CheckGroups(const std::vector<GroupSpec>& groups) const;
+  uint64_t LargestGroup(const std::vector<GroupSpec>& groups) const;
   absl::Status ChooseGroups();
-  absl::Status LearnBases();
-  absl::Status SampleDivergence(const GroupChannels& group, const GroupBasis& basis);
-  void ChooseScale();
+  absl::StatusOr<LearntGroups> LearnBases(uint32_t group_layers);
+  absl::Status SampleDivergence(const GroupChannels& group, const GroupBasis& basis,
+                                DivergenceModel& divergence);
   absl::Status LearnClasses();
   absl::StatusOr<Profile> MakeProfile(std::vector<LevelQuality> levels) const;
 
   const Contexts& contexts_;
   const CalibrateOptions& options_;
   const CalibrateProgress& progress_;
+  const uint32_t sink_tokens_;
   TokenSplit split_;
   ChannelReader reader_;
-  std::vector<double> sensitivities_;  // smooth
+  std::vector<double> sensitivities_;  // [plane], of all planes' errors together
   QueryWeights weights_;
   std::vector<PlaneStatistics> statistics_;
   std::vector<std::vector<double>> means_;
-  std::vector<double> steps_;  // relative until ChooseScale
+  std::vector<double> steps_;  // relative until ChooseGroups
   std::vector<GroupSpec> groups_;
-  DivergenceModel divergence_;
   Calibration calibration_;
   CalibrateReport report_;
 };
 
 absl::Status Calibrator::MeasurePlanesAndSteps() {
   const size_t num_planes = contexts_.geometry.planes.size();
-  if (!options_.sensitivities.empty()) {
-    sensitivities_ = SmoothSensitivities(contexts_.geometry, options_.sensitivities);
-  }
-  ASSIGN_OR_RETURN(weights_, MakeQueryWeights(contexts_, options_.queries));
-  ASSIGN_OR_RETURN(statistics_,
-                   MeasurePlanes(contexts_, split_, options_.sink_tokens, [&](size_t done) {
+  RETURN_IF_ERROR(CheckQueries(contexts_, options_.queries));
+  ASSIGN_OR_RETURN(statistics_, MeasurePlanes(contexts_, split_, sink_tokens_, [&](size_t done) {
                      Report("measuring planes", done, num_planes);
                    }));
   for (const PlaneStatistics& plane : statistics_) means_.push_back(plane.means);
+  const std::vector<std::vector<float>> queries =
+      options_.queries.empty() ? GuessQueries(contexts_, statistics_) : options_.queries;
+  const auto costs = GuessSensitivities(contexts_, statistics_, queries);
+  ASSIGN_OR_RETURN(weights_, MakeQueryWeights(contexts_, queries, costs));
+  if (options_.sensitivities.empty()) {
+    for (const std::vector<double>& heads : costs) {
+      sensitivities_.push_back(std::accumulate(heads.begin(), heads.end(), 0.0) /
+                               static_cast<double>(std::max<size_t>(heads.size(), 1)));
+    }
+  } else {
+    sensitivities_ = SmoothSensitivities(contexts_.geometry, options_.sensitivities);
+  }
+  for (double& sensitivity : sensitivities_) sensitivity *= kJointHarm;
   ASSIGN_OR_RETURN(RelativeSteps steps,
                    ChooseRelativeSteps(contexts_, statistics_, sensitivities_));
   steps_ = std::move(steps.steps);
@@ -89,11 +112,16 @@ absl::Status Calibrator::MeasurePlanesAndSteps() {
   return absl::OkStatus();
 }
 
-absl::Status Calibrator::CheckGroups(const std::vector<GroupSpec>& groups) const {
+uint64_t Calibrator::LargestGroup(const std::vector<GroupSpec>& groups) const {
   size_t largest = 0;
   for (const GroupSpec& group : groups) {
     largest = std::max(largest, ChannelsOf(contexts_.geometry, steps_, group).count);
   }
+  return largest;
+}
+
+absl::Status Calibrator::CheckGroups(const std::vector<GroupSpec>& groups) const {
+  const uint64_t largest = LargestGroup(groups);
   const uint64_t limit = std::min<uint64_t>(options_.max_macs_per_element, kMaxTransformChannels);
   if (largest > limit) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -115,51 +143,77 @@ absl::Status Calibrator::CheckGroups(const std::vector<GroupSpec>& groups) const
 }
 
 absl::Status Calibrator::ChooseGroups() {
-  report_.group_layers = options_.group_layers;
-  if (options_.group_layers == 0) {
-    // More layers never cost rate, so the most that the limits admit.
-    report_.group_layers = CountModelLayers(contexts_.geometry);
-    while (report_.group_layers > 1 &&
-           !CheckGroups(MakeGroups(contexts_.geometry, report_.group_layers)).ok()) {
-      --report_.group_layers;
+  uint32_t layers = options_.group_layers;
+  if (layers == 0) {
+    layers = CountModelLayers(contexts_.geometry);
+    while (layers > 1 && !CheckGroups(MakeGroups(contexts_.geometry, layers)).ok()) --layers;
+  }
+  ASSIGN_OR_RETURN(LearntGroups best, LearnBases(layers));
+  // With ample tokens more layers never cost rate. With fewer, a large group's basis may fit what
+  // it was learnt from better than anything else.
+  const auto ample = [&] {
+    return split_.training_tokens >= kAmpleTokensPerChannel * LargestGroup(best.groups);
+  };
+  const auto note = [&](const LearntGroups& learnt) {
+    report_.tried_group_layers.emplace_back(learnt.group_layers,
+                                            learnt.divergence.EstimateRate(learnt.scale));
+    return report_.tried_group_layers.back().second;
+  };
+  if (options_.group_layers == 0 && !ample() && layers > 1) {
+    double rate = note(best);
+    while (best.group_layers > 1 && !ample()) {
+      ASSIGN_OR_RETURN(LearntGroups smaller, LearnBases((best.group_layers + 1) / 2));
+      const double smaller_rate = note(smaller);
+      if (smaller_rate >= rate) break;
+      rate = smaller_rate;
+      best = std::move(smaller);
     }
   }
-  groups_ = MakeGroups(contexts_.geometry, report_.group_layers);
-  return CheckGroups(groups_);
+  report_.group_layers = best.group_layers;
+  report_.needed_tokens = kMinTokensPerChannel * LargestGroup(best.groups);
+  groups_ = std::move(best.groups);
+  calibration_.groups = std::move(best.calibrations);
+  for (double& step : steps_) step *= best.scale;
+  return absl::OkStatus();
 }
 
-absl::Status Calibrator::LearnBases() {
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    Report("learning bases", g, groups_.size());
-    const GroupChannels group = ChannelsOf(contexts_.geometry, steps_, groups_[g]);
+absl::StatusOr<LearntGroups> Calibrator::LearnBases(uint32_t group_layers) {
+  LearntGroups learnt{.group_layers = group_layers,
+                      .groups = MakeGroups(contexts_.geometry, group_layers)};
+  RETURN_IF_ERROR(CheckGroups(learnt.groups));
+  for (size_t g = 0; g < learnt.groups.size(); ++g) {
+    Report("learning bases", g, learnt.groups.size());
+    const GroupChannels group = ChannelsOf(contexts_.geometry, steps_, learnt.groups[g]);
     ASSIGN_OR_RETURN(Dense<double> covariance,
                      MeasureCovariance(reader_, group, split_.training, NormalisationOf(steps_)));
     ApplyWeights(weights_, group, covariance);
     ASSIGN_OR_RETURN(GroupBasis basis, MakeBasis(weights_, group, std::move(covariance)));
-    RETURN_IF_ERROR(SampleDivergence(group, basis));
-    GroupCalibration& result = calibration_.groups.emplace_back();
+    RETURN_IF_ERROR(SampleDivergence(group, basis, learnt.divergence));
+    GroupCalibration& result = learnt.calibrations.emplace_back();
     result.basis = std::move(basis.basis);
     for (size_t plane : group.planes) {
       result.means.insert(result.means.end(), means_[plane].begin(), means_[plane].end());
     }
   }
-  return absl::OkStatus();
+  learnt.scale = learnt.divergence.SolveScale(options_.target_kl);
+  return learnt;
 }
 
-absl::Status Calibrator::SampleDivergence(const GroupChannels& group, const GroupBasis& basis) {
-  if (sensitivities_.empty()) return absl::OkStatus();
+// Of tokens that no basis has seen: what one leaves out of them is the larger error.
+absl::Status Calibrator::SampleDivergence(const GroupChannels& group, const GroupBasis& basis,
+                                          DivergenceModel& divergence) {
   constexpr size_t kSampledChunks = 16;
-  constexpr size_t kPerChunk = DivergenceModel::kSamples / kSampledChunks;
-  Dense<float> samples(group.count, 0), y;
-  const std::vector<TokenSpan> spans = Thin(split_.training, kSampledChunks);
-  samples = Dense<float>(group.count, spans.size() * kPerChunk);
+  Dense<float> y;
+  const std::vector<TokenSpan> spans =
+      Thin(split_.held_out.empty() ? split_.training : split_.held_out, kSampledChunks);
+  const size_t per_chunk = DivergenceModel::kSamples / spans.size();
+  Dense<float> samples(group.count, spans.size() * per_chunk);
   for (size_t s = 0; s < spans.size(); ++s) {
-    RETURN_IF_ERROR(
-        ReadNormalised(reader_, group, spans[s], options_.sink_tokens, means_, steps_, y));
+    RETURN_IF_ERROR(ReadNormalised(reader_, group, spans[s], sink_tokens_, means_, steps_, y));
     for (size_t channel = 0; channel < group.count; ++channel) {
-      for (size_t k = 0; k < kPerChunk; ++k) {
-        samples.row(channel)[s * kPerChunk + k] =
-            y.row(channel)[(2 * k + 1) * y.columns / (2 * kPerChunk)];
+      for (size_t k = 0; k < per_chunk; ++k) {
+        samples.row(channel)[s * per_chunk + k] =
+            y.row(channel)[(2 * k + 1) * y.columns / (2 * per_chunk)];
       }
     }
   }
@@ -169,15 +223,8 @@ absl::Status Calibrator::SampleDivergence(const GroupChannels& group, const Grou
   }
   Dense<float> coefficients(group.count, samples.columns);
   Multiply(MakeAnalysis(weights_, group, basis.basis), samples, coefficients);
-  divergence_.Add(basis, harm, std::move(coefficients));
+  divergence.Add(basis, harm, std::move(coefficients));
   return absl::OkStatus();
-}
-
-void Calibrator::ChooseScale() {
-  const double scale = sensitivities_.empty()
-                           ? kReferenceScale * std::sqrt(options_.target_kl / kDefaultTargetKl)
-                           : divergence_.SolveScale(options_.target_kl);
-  for (double& step : steps_) step *= scale;
 }
 
 absl::Status Calibrator::LearnClasses() {
@@ -202,15 +249,13 @@ absl::StatusOr<Profile> Calibrator::MakeProfile(std::vector<LevelQuality> levels
   calibration.num_contexts = split_.num_training_contexts;
   calibration.num_tokens = split_.training_tokens;
   calibration.levels = std::move(levels);
-  return Profile::Calibrated(contexts_.geometry, steps_, groups_, options_.sink_tokens,
+  return Profile::Calibrated(contexts_.geometry, steps_, groups_, sink_tokens_,
                              std::move(calibration));
 }
 
 absl::StatusOr<CalibrateResult> Calibrator::Run() {
   RETURN_IF_ERROR(MeasurePlanesAndSteps());
   RETURN_IF_ERROR(ChooseGroups());
-  RETURN_IF_ERROR(LearnBases());
-  ChooseScale();
   RETURN_IF_ERROR(LearnClasses());
   ASSIGN_OR_RETURN(const Profile draft, MakeProfile(std::vector<LevelQuality>(kLevels)));
   const HeldOutJudge judge = {contexts_, split_.held_out, statistics_, sensitivities_, weights_};
@@ -218,6 +263,7 @@ absl::StatusOr<CalibrateResult> Calibrator::Run() {
                      Report("judging chunks", done, split_.held_out.size());
                    }));
   ASSIGN_OR_RETURN(Profile profile, MakeProfile(std::move(levels)));
+  for (const TokenSpan& span : split_.held_out) report_.held_out_tokens += span.size();
   return CalibrateResult{std::move(profile), std::move(report_)};
 }
 
@@ -226,7 +272,11 @@ absl::StatusOr<CalibrateResult> Calibrator::Run() {
 absl::StatusOr<CalibrateResult> Calibrate(const Contexts& contexts, const CalibrateOptions& options,
                                           const CalibrateProgress& progress) {
   RETURN_IF_ERROR(contexts.Validate());
-  return Calibrator(contexts, options, progress).Run();
+  uint32_t sink_tokens = options.sink_tokens.value_or(0);
+  if (!options.sink_tokens) {
+    ASSIGN_OR_RETURN(sink_tokens, ChooseSinkTokens(contexts));
+  }
+  return Calibrator(contexts, options, progress, sink_tokens).Run();
 }
 
 }  // namespace sluice::codec

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,19 +22,19 @@ inline constexpr double kDefaultTargetKl = 0.0008;
 inline constexpr uint64_t kDefaultMaxProfileBytes = uint64_t{512} << 20;
 inline constexpr uint64_t kDefaultMaxMacsPerElement = 4096;
 // Tokens for each channel of a group: fewer are refused, and with fewer than the second number it
-// is tried whether an estimate of the covariance nearer to its diagonal does better.
+// is measured whether smaller groups do better.
 inline constexpr uint64_t kMinTokensPerChannel = 2;
 inline constexpr uint64_t kAmpleTokensPerChannel = 8;
 
 struct CalibrateOptions {
   // What the finest level may cost, in nats.
   double target_kl = kDefaultTargetKl;
-  // [plane]: nats for each unit of variance added to it; empty: steps by spread and depth.
+  // [plane]: nats for each unit of variance added to it; empty: guessed from the contexts.
   std::vector<double> sensitivities;
   // [plane]: second moments of the queries, [num_heads][head_dim][head_dim], or nothing; empty:
-  // none.
+  // guessed from the keys.
   std::vector<std::vector<float>> queries;
-  uint32_t sink_tokens = Profile::kSinkTokens;
+  std::optional<uint32_t> sink_tokens;  // none: chosen by what first tokens look like
   uint32_t group_layers = 0;  // model layers of a group; 0: chosen by the limits that follow
   uint64_t max_profile_bytes = kDefaultMaxProfileBytes;
   // A group's channels: what decoding an element costs.
@@ -45,8 +47,11 @@ using CalibrateProgress =
 
 struct CalibrateReport {
   uint32_t group_layers = 0;
+  // Sizes of groups that were tried, and bits per element of each on held-out tokens, about. Empty
+  // if there was no choice to make.
+  std::vector<std::pair<uint32_t, double>> tried_group_layers;
+  uint64_t needed_tokens = 0;  // fewer to learn from are refused with these groups
   uint64_t held_out_tokens = 0;
-  uint64_t memory_bytes = 0;  // about what calibration needed besides the contexts
   std::vector<std::string> warnings;
 };
 

@@ -132,7 +132,6 @@ absl::Status Measurement::Compare(const TokenSpan& span, const Contexts& pair, S
       sums.error += error;
       sums.max_error = std::max(sums.max_error, error);
     }
-    if (judge_.sensitivities.empty()) continue;
     sums.divergence +=
         judge_.sensitivities[i] * WeightedSquares(judge_.weights[i], errors, channels);
   }

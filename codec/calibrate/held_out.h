@@ -19,7 +19,7 @@ struct HeldOutJudge {
   const Contexts& contexts;
   std::span<const TokenSpan> spans;  // chunks
   std::span<const PlaneStatistics> statistics;
-  std::span<const double> sensitivities;  // [plane], empty if there are none
+  std::span<const double> sensitivities;  // [plane]
   const QueryWeights& weights;
 };
 

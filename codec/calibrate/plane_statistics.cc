@@ -45,7 +45,8 @@ absl::StatusOr<PlaneStatistics> MeasurePlane(const Contexts& contexts, const Tok
   for (const ChannelSums& channel : sums) {
     const double mean = channel.sum / count;
     statistics.means.push_back(mean);
-    variance += std::max(0.0, channel.squares / count - mean * mean);
+    statistics.variances.push_back(std::max(0.0, channel.squares / count - mean * mean));
+    variance += statistics.variances.back();
     largest_mean = std::max(largest_mean, std::abs(mean));
   }
   statistics.rms = std::sqrt(variance / static_cast<double>(sums.size()));

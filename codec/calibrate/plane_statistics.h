@@ -12,9 +12,10 @@
 namespace sluice::codec {
 
 struct PlaneStatistics {
-  std::vector<double> means;  // [channel], keys turned back to position 0
-  double rms = 0;             // about the means, over all channels
-  // The planes's values do not differ by more than its element type rounds them.
+  std::vector<double> means;      // [channel], keys turned back to position 0
+  std::vector<double> variances;  // [channel], about the means
+  double rms = 0;                 // about the means, over all channels
+  // The plane's values do not differ by more than its element type rounds them.
   bool constant = false;
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "codec/status_macros.h"
@@ -12,6 +11,10 @@ namespace sluice::codec {
 namespace {
 
 constexpr int kSmoothedNeighbours = 2;  // model layers on each side
+// Of a plane's own measurement in the average of logarithms. Neighbours do differ by factors, but a
+// plane that noise hardly harms must not be left out altogether: what is left out repeats from
+// token to token, which noise does not.
+constexpr double kOwnShare = 0.5;
 // Below this a measurement says only that the plane does not matter.
 constexpr double kMinSensitivity = 1e-9;
 
@@ -41,7 +44,8 @@ std::vector<double> SmoothSensitivities(const Geometry& geometry,
       sum += std::log(std::max(sensitivities[j], kMinSensitivity));
       ++count;
     }
-    smooth[i] = std::exp(sum / count);
+    const double own = std::log(std::max(sensitivities[i], kMinSensitivity));
+    smooth[i] = std::exp(kOwnShare * own + (1 - kOwnShare) * sum / count);
   }
   return smooth;
 }
@@ -59,8 +63,7 @@ absl::StatusOr<RelativeSteps> ChooseRelativeSteps(const Contexts& contexts,
           absl::StrCat(contexts.plane_names[i], " is constant: it is kept exact"));
       continue;
     }
-    step = sensitivities.empty() ? builtin.step(i) * statistics[i].rms
-                                 : 1 / std::sqrt(sensitivities[i]);
+    step = 1 / std::sqrt(std::max(sensitivities[i], kMinSensitivity));
   }
   if (std::ranges::all_of(result.steps, [](double step) { return step == 0; })) {
     return absl::InvalidArgumentError(

@@ -14,8 +14,8 @@
 namespace sluice::codec {
 
 // Of each plane, how much the model's output diverges for each unit of variance that is added to
-// the plane's values, in nats: the logarithm averaged over five neighbouring model layers, since
-// single measurements scatter. Planes at the same place of their model layers are averaged.
+// the plane's values, in nats: between what was measured and its average over five neighbouring
+// model layers. Planes at the same place of their model layers are averaged.
 std::vector<double> SmoothSensitivities(const Geometry& geometry,
                                         std::span<const double> sensitivities);
 
@@ -24,9 +24,8 @@ struct RelativeSteps {
   std::vector<std::string> warnings;
 };
 
-// With sensitivities (smooth ones, [plane]) the inverse of their roots, so that all planes do the
-// same harm; else as the built-in profile does, by spread and depth. Planes that cannot be
-// quantised or are constant are kept exact. Fails if that leaves none.
+// The inverse of the roots of `sensitivities`, smooth ones, so that all planes do the same harm.
+// Planes that cannot be quantised or are constant are kept exact. Fails if that leaves none.
 absl::StatusOr<RelativeSteps> ChooseRelativeSteps(const Contexts& contexts,
                                                   std::span<const PlaneStatistics> statistics,
                                                   std::span<const double> sensitivities);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +11,8 @@
 namespace sluice::codec {
 namespace {
 
-constexpr double kIdentityShare = 0.1;
+constexpr double kIdentityShare = 0.09;
+constexpr double kMinHeadCost = 1.0 / 64;
 
 // vectors' diag(values) vectors.
 Dense<double> Compose(const Dense<double>& vectors, std::span<const double> values) {
@@ -26,9 +28,13 @@ Dense<double> Compose(const Dense<double>& vectors, std::span<const double> valu
   return result;
 }
 
-absl::StatusOr<HeadWeight> MakeHeadWeight(std::span<const float> moment, size_t dim, double scale) {
+absl::StatusOr<HeadWeight> MakeHeadWeight(std::span<const float> moment, size_t dim,
+                                          double factor) {
   HeadWeight weight;
   weight.moment = Dense<double>(dim, dim);
+  double trace = 0;
+  for (size_t i = 0; i < dim; ++i) trace += moment[i * dim + i];
+  const double scale = (1 - kIdentityShare) * static_cast<double>(dim) / trace;
   for (size_t i = 0; i < dim; ++i) {
     for (size_t j = 0; j < dim; ++j) {
       weight.moment.row(i)[j] = scale * (moment[i * dim + j] + moment[j * dim + i]) / 2;
@@ -38,16 +44,35 @@ absl::StatusOr<HeadWeight> MakeHeadWeight(std::span<const float> moment, size_t 
   Dense<double> vectors = weight.moment;
   ASSIGN_OR_RETURN(std::vector<double> values, Diagonalise(vectors));
   // A second moment has no negative eigenvalue, but a file may say anything.
-  for (double& value : values) value = std::sqrt(std::max(value, kIdentityShare));
+  for (double& value : values) value = factor * std::max(value, kIdentityShare);
+  weight.moment = Compose(vectors, values);
+  for (double& value : values) value = std::sqrt(value);
   weight.root = Compose(vectors, values);
   for (double& value : values) value = 1 / value;
   weight.inverse_root = Compose(vectors, values);
   return weight;
 }
 
-absl::StatusOr<std::vector<HeadWeight>> MakePlaneWeight(const std::string& name,
-                                                        const PlaneSpec& spec,
-                                                        std::span<const float> moments) {
+HeadWeight MakeUniformWeight(size_t dim, double factor) {
+  const auto diagonal = [dim](double value) {
+    Dense<double> matrix(dim, dim);
+    for (size_t i = 0; i < dim; ++i) matrix.row(i)[i] = value;
+    return matrix;
+  };
+  return {diagonal(factor), diagonal(std::sqrt(factor)), diagonal(1 / std::sqrt(factor))};
+}
+
+// Costs of a plane's heads, scaled so that their mean is 1.
+std::vector<double> RelativeCosts(std::span<const double> costs) {
+  const double mean =
+      std::accumulate(costs.begin(), costs.end(), 0.0) / static_cast<double>(costs.size());
+  std::vector<double> factors;
+  for (double cost : costs) factors.push_back(std::max(cost / mean, kMinHeadCost));
+  return factors;
+}
+
+absl::Status CheckMoments(const std::string& name, const PlaneSpec& spec,
+                          std::span<const float> moments) {
   const size_t dim = spec.head_dim;
   if (moments.size() != spec.num_heads * dim * dim) {
     return absl::InvalidArgumentError(absl::StrCat("queries of ", name, " have ", moments.size(),
@@ -57,29 +82,46 @@ absl::StatusOr<std::vector<HeadWeight>> MakePlaneWeight(const std::string& name,
   if (!std::ranges::all_of(moments, [](float value) { return std::isfinite(value); })) {
     return absl::InvalidArgumentError(absl::StrCat("queries of ", name, " hold NaN or Inf"));
   }
-  double trace = 0;
-  for (size_t i = 0; i < spec.channels(); ++i) trace += moments[i * dim + i % dim];
-  if (!(trace > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("queries of ", name, " are all zero"));
-  }
-  const double scale = static_cast<double>(spec.channels()) / trace;
-  std::vector<HeadWeight> heads;
   for (size_t head = 0; head < spec.num_heads; ++head) {
-    ASSIGN_OR_RETURN(heads.emplace_back(),
-                     MakeHeadWeight(moments.subspan(head * dim * dim, dim * dim), dim, scale));
+    double trace = 0;
+    for (size_t i = 0; i < dim; ++i) trace += moments[(head * dim + i) * dim + i];
+    if (!(trace > 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("queries of ", name, ", head ", head, ", are all zero"));
+    }
   }
-  return heads;
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<QueryWeights> MakeQueryWeights(const Contexts& contexts,
-                                              std::span<const std::vector<float>> moments) {
-  QueryWeights weights(contexts.geometry.planes.size());
+absl::Status CheckQueries(const Contexts& contexts, std::span<const std::vector<float>> moments) {
   for (size_t i = 0; i < moments.size(); ++i) {
     if (moments[i].empty()) continue;
-    ASSIGN_OR_RETURN(weights[i], MakePlaneWeight(contexts.plane_names[i],
-                                                 contexts.geometry.planes[i], moments[i]));
+    RETURN_IF_ERROR(CheckMoments(contexts.plane_names[i], contexts.geometry.planes[i], moments[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<QueryWeights> MakeQueryWeights(const Contexts& contexts,
+                                              std::span<const std::vector<float>> moments,
+                                              std::span<const std::vector<double>> costs) {
+  QueryWeights weights(contexts.geometry.planes.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (costs[i].empty()) continue;
+    const size_t dim = contexts.geometry.planes[i].head_dim;
+    const std::vector<double> factors = RelativeCosts(costs[i]);
+    if (moments[i].empty()) {
+      if (factors.size() == 1) continue;  // nothing to weigh it against
+      for (double factor : factors) weights[i].push_back(MakeUniformWeight(dim, factor));
+      continue;
+    }
+    const auto moment = std::span(moments[i]);
+    for (size_t head = 0; head < factors.size(); ++head) {
+      ASSIGN_OR_RETURN(
+          weights[i].emplace_back(),
+          MakeHeadWeight(moment.subspan(head * dim * dim, dim * dim), dim, factors[head]));
+    }
   }
   return weights;
 }

@@ -1,8 +1,9 @@
-// What an error in a key costs: the second moment of the queries that it meets.
+// What an error costs, by head and direction.
 //
 // An error e of a key changes an attention score by q.e, so its mean square is e' M e with M the
 // mean of q q'. Coding W y instead of y, W the square root of M, spreads the cost evenly over all
-// coefficients.
+// coefficients. Heads of one plane that cost more than others have a larger M; of planes that are
+// not keys it is a multiple of the identity.
 #pragma once
 
 #include <cstddef>
@@ -26,12 +27,17 @@ struct HeadWeight {
 // [plane][head]; no heads where errors count alike in all directions.
 using QueryWeights = std::vector<std::vector<HeadWeight>>;
 
-// `moments` are [plane]: empty, or [num_heads][head_dim][head_dim] of the queries, un-rotated. Each
-// plane's are scaled so that the mean over its channels is 1, and a tenth of the identity is added:
-// no direction is worth nothing. Fails, naming the plane, if they are of another size, not finite
-// or all zero.
+// `moments` are [plane]: empty, or [num_heads][head_dim][head_dim] of the queries, un-rotated.
+// Fails, naming the plane, if they are of another size, not finite or of a head all zero.
+absl::Status CheckQueries(const Contexts& contexts, std::span<const std::vector<float>> moments);
+
+// `costs` are [plane][head], empty for planes without weights; only how heads of a plane compare
+// counts. The mean of all weights of a plane is 1. To the queries' moments a share of the identity
+// is added: no direction is worth nothing. REQUIRES: moments as CheckQueries wants them, one of
+// each plane.
 absl::StatusOr<QueryWeights> MakeQueryWeights(const Contexts& contexts,
-                                              std::span<const std::vector<float>> moments);
+                                              std::span<const std::vector<float>> moments,
+                                              std::span<const std::vector<double>> costs);
 
 // Calls visit(weight, first channel) for each weighted head of a group.
 template <typename Visit>

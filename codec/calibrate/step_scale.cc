@@ -1,5 +1,6 @@
 #include "codec/calibrate/step_scale.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -38,6 +39,21 @@ double DivergenceModel::Predict(double scale) const {
     }
   }
   return sum * scale * scale;
+}
+
+double DivergenceModel::EstimateRate(double scale) const {
+  double bits = 0;
+  size_t rows = 0;
+  for (const Group& group : groups_) {
+    for (size_t row = 0; row < group.row_harm.size(); ++row) {
+      double squares = 0;
+      for (double coefficient : group.coefficients.row(row)) squares += coefficient * coefficient;
+      const double variance = squares / static_cast<double>(group.coefficients.columns);
+      bits += 0.5 * std::log2(1 + 12 * variance / (scale * scale));
+    }
+    rows += group.row_harm.size();
+  }
+  return bits / static_cast<double>(std::max<size_t>(rows, 1));
 }
 
 double DivergenceModel::SolveScale(double target) const {

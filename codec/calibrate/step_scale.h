@@ -23,6 +23,8 @@ class DivergenceModel {
 
   // Nats, if all steps are `scale` times as large.
   double Predict(double scale) const;
+  // Bits per coefficient, about: what a normal distribution of each row's variance would need.
+  double EstimateRate(double scale) const;
   // The scale that leads to `target`, to within a thousandth. REQUIRES: target > 0.
   double SolveScale(double target) const;
 

@@ -127,6 +127,49 @@ TEST(CalibrateTest, SensitivePlanesGetFinerSteps) {
             result->profile.calibration()->levels[2].predicted_kl);
 }
 
+TEST(CalibrateTest, FinestLevelMeetsTheTargetOnHeldOutTokens) {
+  // In fp32: rounding to a coarser element type adds to the error.
+  const Model model(KeysAndValues(3, 2, 8, ElementType::kFp32), 8, 256);
+  for (double target : {1e-4, 1e-3, 1e-2}) {
+    CalibrateOptions options;
+    options.target_kl = target;
+    const auto result = Calibrate(model.contexts(), options, nullptr);
+    ASSERT_TRUE(result.ok()) << result.status();
+    const double predicted = result->profile.calibration()->levels[2].predicted_kl;
+    EXPECT_NEAR(predicted / target, 1, 0.15) << "target " << target;
+    EXPECT_EQ(result->report.held_out_tokens, 256u);
+  }
+}
+
+TEST(CalibrateTest, SinksAreTheFirstTokensUnlikeTheRest) {
+  Model model(SmallGeometry(), 4, 128);
+  const auto sinks = [&] {
+    const auto result = Calibrate(model.contexts(), {}, nullptr);
+    return result.ok() ? result->profile.sink_tokens() : 0;
+  };
+  EXPECT_EQ(sinks(), 1u);
+  for (auto& planes : model.planes()) {
+    for (size_t i = 0; i < planes.size(); i += 2) {
+      SetElement(model.geometry().planes[i], planes[i], 2 * 8 + 3, 100);  // token 2
+    }
+  }
+  EXPECT_EQ(sinks(), 3u);
+}
+
+TEST(CalibrateTest, FewTokensMakeSmallerGroupsWorthATry) {
+  const Model model(KeysAndValues(4, 2, 16), 4, 128);
+  const auto result = Calibrate(model.contexts(), {}, nullptr);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_GE(result->report.tried_group_layers.size(), 2u);
+  double best = result->report.tried_group_layers[0].second;
+  for (const auto& [layers, rate] : result->report.tried_group_layers) {
+    best = std::min(best, rate);
+    if (layers == result->report.group_layers) {
+      EXPECT_EQ(rate, best);
+    }
+  }
+}
+
 TEST(CalibrateTest, ConstantPlanesStayExact) {
   Model model(SmallGeometry(), 4, 128);
   for (auto& planes : model.planes()) planes[1].assign(planes[1].size(), '\0');
