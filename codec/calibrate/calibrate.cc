@@ -96,13 +96,12 @@ absl::Status Calibrator::MeasurePlanesAndSteps() {
       options_.queries.empty() ? GuessQueries(contexts_, statistics_) : options_.queries;
   const auto costs = GuessSensitivities(contexts_, statistics_, queries);
   ASSIGN_OR_RETURN(weights_, MakeQueryWeights(contexts_, queries, costs));
-  if (options_.sensitivities.empty()) {
-    for (const std::vector<double>& heads : costs) {
-      sensitivities_.push_back(std::accumulate(heads.begin(), heads.end(), 0.0) /
-                               static_cast<double>(std::max<size_t>(heads.size(), 1)));
-    }
-  } else {
-    sensitivities_ = SmoothSensitivities(contexts_.geometry, options_.sensitivities);
+  for (const std::vector<double>& heads : costs) {
+    sensitivities_.push_back(std::accumulate(heads.begin(), heads.end(), 0.0) /
+                             static_cast<double>(std::max<size_t>(heads.size(), 1)));
+  }
+  if (!options_.sensitivities.empty()) {
+    sensitivities_ = SmoothSensitivities(options_.sensitivities, sensitivities_);
   }
   for (double& sensitivity : sensitivities_) sensitivity *= kJointHarm;
   ASSIGN_OR_RETURN(RelativeSteps steps,

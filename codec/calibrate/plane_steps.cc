@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "codec/status_macros.h"
@@ -10,42 +9,29 @@
 namespace sluice::codec {
 namespace {
 
-constexpr int kSmoothedNeighbours = 2;  // model layers on each side
-// Of a plane's own measurement in the average of logarithms. Neighbours do differ by factors, but a
-// plane that noise hardly harms must not be left out altogether: what is left out repeats from
-// token to token, which noise does not.
-constexpr double kOwnShare = 0.5;
+// Of the measurement in the average of logarithms with the guess. Single measurements scatter; and
+// where noise hardly does harm, what is left out altogether still does, since it repeats from token
+// to token.
+constexpr double kMeasuredShare = 0.5;
 // Below this a measurement says only that the plane does not matter.
 constexpr double kMinSensitivity = 1e-9;
 
-// Place of each plane among those of its model layer.
-std::vector<int> PlacesInLayer(const Geometry& geometry) {
-  std::vector<int> places(geometry.planes.size());
-  for (size_t i = 1; i < places.size(); ++i) {
-    const bool same = geometry.planes[i].model_layer == geometry.planes[i - 1].model_layer;
-    places[i] = same ? places[i - 1] + 1 : 0;
-  }
-  return places;
-}
-
 }  // namespace
 
-std::vector<double> SmoothSensitivities(const Geometry& geometry,
-                                        std::span<const double> sensitivities) {
-  const std::vector<int> places = PlacesInLayer(geometry);
-  std::vector<double> smooth(sensitivities.size());
+std::vector<double> SmoothSensitivities(std::span<const double> measured,
+                                        std::span<const double> guessed) {
+  std::vector<double> smooth(measured.size());
+  double sum = 0;  // of logarithms, measured to guessed
+  size_t count = 0;
   for (size_t i = 0; i < smooth.size(); ++i) {
-    const auto layer = static_cast<int64_t>(geometry.planes[i].model_layer);
-    double sum = 0;
-    int count = 0;
-    for (size_t j = 0; j < smooth.size(); ++j) {
-      const int64_t distance = std::abs(geometry.planes[j].model_layer - layer);
-      if (places[j] != places[i] || distance > kSmoothedNeighbours) continue;
-      sum += std::log(std::max(sensitivities[j], kMinSensitivity));
-      ++count;
-    }
-    const double own = std::log(std::max(sensitivities[i], kMinSensitivity));
-    smooth[i] = std::exp(kOwnShare * own + (1 - kOwnShare) * sum / count);
+    if (guessed[i] == 0) continue;
+    smooth[i] = std::log(std::max(measured[i], kMinSensitivity) / guessed[i]);
+    sum += smooth[i];
+    ++count;
+  }
+  const double level = count == 0 ? 0 : sum / static_cast<double>(count);
+  for (size_t i = 0; i < smooth.size(); ++i) {
+    smooth[i] = guessed[i] * std::exp(kMeasuredShare * smooth[i] + (1 - kMeasuredShare) * level);
   }
   return smooth;
 }

@@ -14,10 +14,10 @@
 namespace sluice::codec {
 
 // Of each plane, how much the model's output diverges for each unit of variance that is added to
-// the plane's values, in nats: between what was measured and its average over five neighbouring
-// model layers. Planes at the same place of their model layers are averaged.
-std::vector<double> SmoothSensitivities(const Geometry& geometry,
-                                        std::span<const double> sensitivities);
+// the plane's values, in nats: halfway between what was measured and what is guessed, which is 0
+// for planes that are kept exact. Of the guess only how planes compare counts.
+std::vector<double> SmoothSensitivities(std::span<const double> measured,
+                                        std::span<const double> guessed);
 
 struct RelativeSteps {
   std::vector<double> steps;  // [plane], up to a common factor; 0: kept exact

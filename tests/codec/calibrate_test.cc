@@ -114,15 +114,19 @@ TEST(CalibrateTest, IsDeterministic) {
   EXPECT_EQ(once->profile.id(), again->profile.id());
 }
 
-TEST(CalibrateTest, SensitivePlanesGetFinerSteps) {
+TEST(CalibrateTest, StepsAreHalfwayBetweenMeasurementAndGuess) {
   const Model model(SmallGeometry(), 4, 128);
   CalibrateOptions options;
   options.group_layers = 1;
+  const auto guess = Calibrate(model.contexts(), options, nullptr);
+  ASSERT_TRUE(guess.ok()) << guess.status();
+  const double guessed_ratio = guess->profile.step(0) / guess->profile.step(1);
   for (size_t i = 0; i < 6; ++i) options.sensitivities.push_back(i % 2 == 0 ? 0.01 : 1);
   const auto result = Calibrate(model.contexts(), options, nullptr);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->profile.groups().size(), 3u);
-  EXPECT_NEAR(result->profile.step(0) / result->profile.step(1), 10, 0.01);
+  EXPECT_NEAR(result->profile.step(0) / result->profile.step(1), std::sqrt(10 * guessed_ratio),
+              0.01);
   EXPECT_GT(result->profile.calibration()->levels[0].predicted_kl,
             result->profile.calibration()->levels[2].predicted_kl);
 }
