@@ -5,7 +5,7 @@
 // opens. Pure; one thread at a time. Times are microseconds on the caller's monotonic clock.
 #pragma once
 
-#include "adapt/planner.h"
+#include "adapt/load_types.h"
 
 namespace sluice::adapt {
 

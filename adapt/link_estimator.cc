@@ -54,6 +54,7 @@ LinkView LinkEstimator::View(TimeUs now_us) {
     view.stalled = static_cast<double>(now_us_ - last_byte_us_) > allowed_us;
   }
   // The silence of a stall is in the average already; no further caution is due.
+  view.mean_bytes_per_s = average * 1e6;
   view.bytes_per_s = average * (view.stalled ? 1 : Trust()) * 1e6;
   return view;
 }

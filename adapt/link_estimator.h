@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <deque>
 
-#include "adapt/planner.h"
+#include "adapt/load_types.h"
 
 namespace sluice::adapt {
 

@@ -1,128 +1,69 @@
-// The planner: which bytes of which chunk to ask for next, and which chunks to give up.
+// The planner: which bytes of which chunk to ask for next, which chunks to leave to the engine.
 //
-// One planner per load. Pure: (state, event, now) -> actions, each with its reason; no clock, no
-// threads, no I/O. One thread at a time. Times are microseconds on the caller's monotonic clock.
+// One planner per load, driven by its link's scheduler (link_scheduler.h). Pure: (state, event,
+// now) -> actions, each with its reason; no clock, no threads, no I/O. One thread at a time.
 //
-// The base of every chunk is asked for first, because then no forecast is needed to meet the SLO: a
-// load misses it only if the bases alone do not fit. What time is left goes to the refinements that
-// remove most loss per byte.
+// The base of every chunk is asked for first, because then no forecast is needed to meet the SLO:
+// a load misses it only if the bases alone do not fit. What time is left goes to the refinements
+// that remove most loss per byte. Beside that the engine computes:
+// - bidirectional: from the front, one chunk after the other, while bases come from the back; the
+//   two meet. Always when the link alone would not make every chunk good in time.
+// - suffix: everything behind one cut, after the load. Bases come from the front; the cut moves
+// left
+//   when the rest is computed sooner than loaded, at the last moment at which that meets the SLO.
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <optional>
 #include <vector>
 
+#include "adapt/load_types.h"
+
 namespace sluice::adapt {
-
-using TimeUs = int64_t;
-
-// Which part of a context the engine can compute while the rest is loaded.
-enum class RecomputeCapability { kNone, kSuffix, kBidirectional, kAny };
-
-// The steps by which a chunk's quality rises. Step s needs the steps before it.
-struct ChunkLadder {
-  std::vector<uint64_t> step_bytes;  // bytes that step s adds; the first includes the header
-  std::vector<double> step_loss;     // quality loss once steps 0..s are there; falls
-  uint32_t num_tokens = 0;           // weight of the loss
-};
-
-struct LoadSpec {
-  TimeUs start_us = 0;
-  TimeUs slo_us = 0;      // from start; everything is final by start + slo
-  TimeUs reserve_us = 0;  // kept at the end of the SLO for the last decode and the first token
-  RecomputeCapability capability = RecomputeCapability::kNone;
-  double loss_stop = 0;             // chunks at or below this loss are not refined
-  uint64_t memory_bytes = 0;        // of asked steps, over chunks that are still open; 0: no limit
-  std::vector<ChunkLadder> chunks;  // chunks without steps are not stored
-};
-
-enum class AskClass { kBase, kRefinement };
-
-// Asks for steps [first_step, last_step] of a chunk.
-struct Ask {
-  uint32_t chunk = 0;
-  uint32_t first_step = 0;
-  uint32_t last_step = 0;
-  AskClass ask_class = AskClass::kBase;
-  uint64_t bytes = 0;
-  TimeUs deadline_us = 0;
-  std::string_view reason;  // static text
-
-  bool operator==(const Ask&) const = default;
-};
-
-// Takes back a chunk's unanswered asks for steps from `first_step` on.
-struct Cancel {
-  uint32_t chunk = 0;
-  uint32_t first_step = 0;
-
-  bool operator==(const Cancel&) const = default;
-};
-
-// A chunk that will not be (or stay) loaded.
-enum class GiveUpReason { kNotStored, kLate, kFailed, kAfterCut, kComputed, kTooLarge };
-struct GiveUp {
-  uint32_t chunk = 0;
-  GiveUpReason why = GiveUpReason::kLate;
-
-  bool operator==(const GiveUp&) const = default;
-};
-
-// To be carried out in this order.
-struct Actions {
-  std::vector<Cancel> cancels;
-  std::vector<GiveUp> give_ups;  // final
-  std::vector<uint32_t> closed;  // not refined any more: bytes kept for that can be dropped
-  std::vector<uint32_t> loaded;  // final at loaded_step(); closed before or now
-  std::vector<Ask> asks;
-  bool finished = false;  // the load is over; every chunk is final
-
-  bool operator==(const Actions&) const = default;
-};
-
-// What the planner may assume of the link now; see link_estimator.h.
-struct LinkView {
-  double bytes_per_s = 0;  // pessimistic estimate; 0 means unknown
-  TimeUs rtt_us = 0;
-  bool stalled = false;
-};
 
 class LoadPlanner {
  public:
   static constexpr int kMaxBaseAttempts = 2;      // asks for one chunk's base
-  static constexpr size_t kMaxAsksInFlight = 32;  // unanswered asks
-  static constexpr size_t kMinAsksInFlight = 2;   // allowed whatever the window, so no idle link
+  static constexpr size_t kMaxAsksInFlight = 32;  // unanswered asks of one load
   // Chunks that have arrived and wait for their decode; with more, refinements would only queue.
   static constexpr size_t kMaxUndecoded = 8;
-  static constexpr TimeUs kWindowSlackUs = 20000;                   // beyond the round trip
-  static constexpr uint64_t kProbeWindowBytes = uint64_t{4} << 20;  // throughput unknown
-  static constexpr uint64_t kMaxWindowBytes = uint64_t{64} << 20;
+  static constexpr TimeUs kTickUs = 10000;  // longest time between ticks
+  // The engine computes when the link would not bring what is needed within this part of the time
+  // left, and stops when it would within the smaller part.
+  static constexpr double kComputeOn = 0.9;
+  static constexpr double kComputeOff = 0.7;
+  // No estimate keeps the engine from computing once this part of the SLO is over and a chunk is
+  // not covered.
+  static constexpr double kComputeBackstop = 0.1;
+  // A cut that is only for the sake of quality must remove this part of the loss.
+  static constexpr double kCutGain = 0.05;
 
   explicit LoadPlanner(LoadSpec spec);
 
-  // Events. Each may come in any order and is ignored once the chunk is final.
-  // Payload of the ask that began at `first_step` arrived; of cancelled asks it does not count.
-  void OnBytes(uint32_t chunk, uint32_t first_step, uint64_t bytes);
-  // Steps up to `step` are checked, decoded and written.
-  void OnStepLoaded(uint32_t chunk, uint32_t step);
-  // Damaged, missing or dropped. Asking again can help unless `may_retry` is false; only bases are.
-  void OnStepFailed(uint32_t chunk, uint32_t step, bool may_retry);
-  // The engine has computed chunks [0, num_chunks) by itself.
-  void OnComputed(uint32_t num_chunks);
-  // Nothing more will arrive; or, when `reconnecting`, nothing until OnLinkRestored.
-  void OnLinkLost(bool reconnecting);
-  void OnLinkRestored();
+  // Any event may come at any time; what concerns final chunks is ignored.
+  Actions Apply(const Event& event, TimeUs now_us);
 
-  // What to do now. Call after events and every 10 ms.
-  Actions Decide(const LinkView& link, TimeUs now_us);
+  // An ask that the load would make now.
+  struct Wish {
+    uint32_t chunk = 0;
+    int last_step = 0;
+    uint64_t bytes = 0;
+  };
+  std::optional<Wish> BaseWish() const;
+  std::optional<Wish> RefinementWish() const;
 
   // Step that is loaded, -1 for none.
   int loaded_step(uint32_t chunk) const;
   bool finished() const { return finished_; }
-  // Bytes asked for that have not arrived.
-  uint64_t unanswered_bytes() const;
-  // Most unanswered bytes that the view allows (besides kMinAsksInFlight).
-  static uint64_t WindowBytes(const LinkView& link);
+  bool demoted() const { return demoted_; }
+  double weight() const { return spec_.weight; }
+  TimeUs deadline_us() const { return last_ask_us_; }
+  uint64_t unanswered_bytes() const { return unanswered_bytes_; }
+  size_t asks_in_flight() const { return flights_.size(); }
+  // Bytes of bases that have not arrived, of chunks that are not final.
+  uint64_t MissingBaseBytes() const;
+  // Steps asked for per chunk beyond the base, by tokens: how far refinement has come.
+  double RefinementLevel() const;
 
  private:
   enum class State { kOpen, kClosed, kLoaded, kGivenUp };
@@ -134,9 +75,12 @@ class LoadPlanner {
     int loaded = -1;  // steps 0..loaded are written
     int asked = -1;   // steps 0..asked are asked for, have arrived or are written
     int top = -1;     // last step worth asking for
+    int good = -1;    // first step that needs neither refinement nor computing
     int base_attempts = 0;
+    bool computed = false;
 
     bool final() const { return state == State::kLoaded || state == State::kGivenUp; }
+    bool covered() const { return computed || loaded >= 0; }
     // Bytes of steps [first, last].
     uint64_t Bytes(int first, int last) const;
   };
@@ -149,43 +93,69 @@ class LoadPlanner {
     uint64_t missing_bytes = 0;
   };
 
-  // Steps that could be asked for next to refine a chunk.
-  struct Refinement {
-    int chunk = -1;
-    int last_step = 0;
-    double gain = 0;  // loss removed per byte
-  };
+  void On(const BytesArrived& event);
+  void On(const StepLoaded& event);
+  void On(const StepFailed& event);
+  void On(const ChunksComputed& event);
+  void On(const LinkLost& event);
+  void On(const LinkRestored& event);
+  void On(const Tick& event);
+  void On(const GrantBase& event);
+  void On(const GrantRefinement& event);
+  void On(const Demoted& event);
 
-  void DropFlights(uint32_t chunk, int first_step);
-  void DropRefinements();
-  void GiveUpChunk(uint32_t chunk, GiveUpReason why);
-  void Close(uint32_t chunk);
+  void DropFlights(uint32_t chunk, int first_step, std::string_view reason);
+  void DropRefinements(std::string_view reason);
+  void GiveUpChunk(uint32_t chunk, GiveUpReason why, std::string_view reason);
+  void CloseChunk(uint32_t chunk, std::string_view reason);
 
-  void ExpireAt(TimeUs now_us);
+  void Expire();
   void CutSuffix();
-  void CloseSettled(TimeUs now_us);
+  void CloseSettled();
   void FinishChunks();
 
-  void AskBases(const LinkView& link);
-  void AskRefinements(const LinkView& link);
-  bool WindowAllows(const LinkView& link, uint64_t bytes) const;
+  // planner_asks.cc: what to ask for.
+  bool MayAsk() const;
+  int NextBase() const;
+  std::optional<Wish> BestSteps(uint32_t chunk, double& gain) const;
   bool MakeRoom(uint64_t bytes, int spare_chunk);
   uint64_t HeldBytes() const;
-  int NextBase() const;
-  Refinement BestStep(uint32_t chunk) const;
-  Refinement NextRefinement() const;
   bool DecodePending() const;
   size_t CountUndecoded() const;
-  void Issue(uint32_t chunk, int last_step, AskClass ask_class, std::string_view reason);
+  void Issue(const Wish& wish, AskClass ask_class, std::string_view reason);
+
+  // planner_compute.cc: what the engine computes.
+  bool computes_beside() const;  // while the load runs
+  bool cost_known() const;
+  TimeUs ComputeUs(uint32_t chunk) const;  // now, one chunk
+  TimeUs ComputeAfter() const;             // of what is left to the engine for after the load
+  TimeUs refine_until_us() const;          // later bytes would be late
+  bool Covered() const;
+  bool Computing() const;
+  bool WantCompute() const;
+  void DecideCompute();
+  void DecideDecline();
+  void DecideCut();
+  void CutAt(uint32_t first, std::string_view reason);
+  uint32_t CoveredPrefix() const;
+  uint32_t BestCut(uint32_t covered) const;
 
   LoadSpec spec_;
-  TimeUs end_us_ = 0;       // start + slo
-  TimeUs last_ask_us_ = 0;  // nothing is asked from here on
+  TimeUs end_us_ = 0;       // start + limit
+  TimeUs last_ask_us_ = 0;  // start + slo - reserve
   std::vector<Chunk> chunks_;
   std::vector<Flight> flights_;  // oldest first
+  uint64_t unanswered_bytes_ = 0;
   LinkState link_state_ = LinkState::kUp;
+  LinkView link_;
+  double compute_scale_ = 1;
+  TimeUs now_us_ = 0;
+  bool demoted_ = false;
+  bool want_compute_ = false;
+  uint32_t next_compute_ = 0;       // chunks before it are computed
+  TimeUs computing_since_us_ = -1;  // next_compute_ is being computed
   bool finished_ = false;
-  Actions next_;  // what events and Decide have gathered
+  Actions next_;  // what the event at hand asks for
 };
 
 }  // namespace sluice::adapt

@@ -1,0 +1,218 @@
+// What the engine computes: beside the load from the front, or after it behind a cut.
+#include <algorithm>
+#include <limits>
+
+#include "adapt/planner.h"
+
+namespace sluice::adapt {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Microseconds in which `bytes` come.
+double TransferUs(double bytes, double bytes_per_s) {
+  if (bytes <= 0) return 0;
+  return bytes_per_s > 0 ? bytes / bytes_per_s * 1e6 : kNever;
+}
+
+}  // namespace
+
+bool LoadPlanner::computes_beside() const {
+  return spec_.capability == RecomputeCapability::kBidirectional ||
+         spec_.capability == RecomputeCapability::kAny;
+}
+
+bool LoadPlanner::cost_known() const {
+  return compute_scale_ > 0 && !chunks_.empty() && spec_.compute_us.size() == chunks_.size();
+}
+
+TimeUs LoadPlanner::ComputeUs(uint32_t chunk) const {
+  if (!cost_known()) return 0;
+  const double us = static_cast<double>(spec_.compute_us[chunk]) * compute_scale_;
+  return static_cast<TimeUs>(std::min(us, 1e15));
+}
+
+// What is given up and not computed by the end of the load delays the first token.
+TimeUs LoadPlanner::ComputeAfter() const {
+  if (spec_.capability == RecomputeCapability::kNone || !cost_known()) return 0;
+  TimeUs us = 0;
+  for (uint32_t i = 0; i < chunks_.size(); ++i) {
+    if (chunks_[i].state == State::kGivenUp && !chunks_[i].computed) us += ComputeUs(i);
+  }
+  return us;
+}
+
+TimeUs LoadPlanner::refine_until_us() const { return last_ask_us_ - ComputeAfter(); }
+
+bool LoadPlanner::Covered() const {
+  return std::all_of(chunks_.begin(), chunks_.end(), [](const Chunk& chunk) {
+    return chunk.state == State::kGivenUp || chunk.loaded >= 0;
+  });
+}
+
+// The engine has been told to compute a chunk and may still be at it. One that takes more than
+// twice as long as it should has forgotten it.
+bool LoadPlanner::Computing() const {
+  if (computing_since_us_ < 0) return false;
+  const TimeUs limit_us = cost_known() ? 2 * ComputeUs(next_compute_) : spec_.slo_us / 4;
+  return now_us_ - computing_since_us_ <= limit_us;
+}
+
+// Would the link alone make every chunk good in time? If that is in doubt the engine helps.
+bool LoadPlanner::WantCompute() const {
+  const bool over_backstop =
+      static_cast<double>(now_us_ - spec_.start_us) > kComputeBackstop * spec_.slo_us;
+  if (link_.stalled || demoted_ || link_state_ != LinkState::kUp) return true;
+  if (!Covered() && over_backstop) return true;
+  double missing_bytes = static_cast<double>(unanswered_bytes_);
+  for (uint32_t i = next_compute_; i < chunks_.size(); ++i) {
+    const Chunk& chunk = chunks_[i];
+    if (chunk.state != State::kOpen) continue;
+    missing_bytes += static_cast<double>(chunk.Bytes(chunk.asked + 1, chunk.good));
+  }
+  const TimeUs left_us = std::max<TimeUs>(refine_until_us() - now_us_, 0);
+  const double share = want_compute_ ? kComputeOff : kComputeOn;
+  return TransferUs(missing_bytes, link_.bytes_per_s) > share * static_cast<double>(left_us);
+}
+
+void LoadPlanner::DecideCompute() {
+  if (!computes_beside()) return;
+  want_compute_ = WantCompute();
+  if (computing_since_us_ >= 0 || next_compute_ >= chunks_.size()) return;
+  const Chunk& chunk = chunks_[next_compute_];
+  std::string_view reason = "not loaded: the engine must";
+  if (chunk.state != State::kGivenUp) {
+    reason = "the link alone may not make every chunk good in time";
+    if (!want_compute_ || chunk.loaded >= chunk.good) return;
+    // Only where a loaded version is at hand need a forecast say that computing is worth while.
+    if (chunk.loaded >= 0 && now_us_ + ComputeUs(next_compute_) > refine_until_us()) return;
+  }
+  computing_since_us_ = now_us_;
+  next_.compute = Compute{next_compute_, reason};
+}
+
+// Before the first ask: is it worth while to load at all?
+void LoadPlanner::DecideDecline() {
+  const bool measured = cost_known() && link_.mean_bytes_per_s > 0;
+  if (!measured || spec_.capability == RecomputeCapability::kNone) return;
+  double compute_us = 0, all_bytes = 0, last_bytes = 0;
+  for (uint32_t i = 0; i < chunks_.size(); ++i) {
+    const Chunk& chunk = chunks_[i];
+    if (chunk.asked >= 0 || chunk.computed) return;
+    if (chunk.state != State::kOpen) continue;
+    compute_us += static_cast<double>(ComputeUs(i));
+    last_bytes = static_cast<double>(chunk.Bytes(0, 0));
+    all_bytes += last_bytes;
+  }
+  // An engine that computes beside the load gains from the first chunk that comes before it is
+  // through; otherwise all of them are waited for.
+  const double bytes = computes_beside() ? last_bytes : all_bytes;
+  const double load_us =
+      static_cast<double>(link_.rtt_us) + TransferUs(bytes, link_.mean_bytes_per_s);
+  if (all_bytes == 0 || compute_us > load_us) return;
+  CutAt(0, "computing all of it is faster than loading");
+}
+
+uint32_t LoadPlanner::CoveredPrefix() const {
+  uint32_t count = 0;
+  while (count < chunks_.size() && chunks_[count].state != State::kGivenUp &&
+         chunks_[count].loaded >= 0) {
+    ++count;
+  }
+  return count;
+}
+
+// Where an engine that computes a suffix begins. As long as the link is expected to bring the rest
+// in time nothing is given up, except for quality. If it is not, the rest is left to the engine at
+// the last moment at which that meets the SLO; when nothing meets it, what ends sooner is done.
+void LoadPlanner::DecideCut() {
+  if (spec_.capability != RecomputeCapability::kSuffix || !cost_known()) return;
+  const uint32_t covered = CoveredPrefix();
+  uint32_t cut = covered;
+  double missing_bytes = 0;
+  TimeUs rest_us = 0;  // computing what has no base yet
+  for (; cut < chunks_.size() && chunks_[cut].state != State::kGivenUp; ++cut) {
+    rest_us += ComputeUs(cut);
+    if (chunks_[cut].asked < 0) missing_bytes += static_cast<double>(chunks_[cut].Bytes(0, 0));
+  }
+  for (const Flight& flight : flights_) {
+    if (flight.first_step == 0) missing_bytes += static_cast<double>(flight.missing_bytes);
+  }
+  const double left_us = static_cast<double>(refine_until_us() - now_us_);
+  if (TransferUs(missing_bytes, link_.bytes_per_s) <= left_us) {
+    const uint32_t best = BestCut(cut);
+    const int next = NextBase();
+    if (best < cut && (next < 0 || static_cast<uint32_t>(next) >= best)) {
+      CutAt(best, "computing the rest leaves time for more quality");
+    }
+    return;
+  }
+  if (covered == cut) return;
+  const double slack_us = left_us - static_cast<double>(rest_us);
+  if (slack_us >= 0) {
+    if (slack_us < kTickUs) CutAt(covered, "the last moment at which computing meets the SLO");
+  } else if (static_cast<double>(rest_us) < TransferUs(missing_bytes, link_.mean_bytes_per_s) &&
+             link_.mean_bytes_per_s > 0) {
+    CutAt(covered, "computing the rest is faster than loading it");
+  }
+}
+
+// The cut in [0, end] with the least expected loss, `end` unless another is clearly better. Loaded
+// chunks are taken to reach the levels that the link allows until the rest must be computed;
+// nothing counts as better than good.
+uint32_t LoadPlanner::BestCut(uint32_t end) const {
+  constexpr int kMaxSteps = 8;
+  double missing[kMaxSteps] = {};  // bytes until all chunks before the cut have step s
+  double loss[kMaxSteps] = {};     // summed over tokens, once they have
+  double computed_loss = 0;        // of the chunks behind the cut
+  double after_us = 0;
+  const auto good_loss = [&](const Chunk& chunk) {
+    return std::max(chunk.ladder.step_loss[chunk.good], spec_.loss_stop) * chunk.ladder.num_tokens;
+  };
+  for (uint32_t i = 0; i < end; ++i) {
+    computed_loss += good_loss(chunks_[i]);
+    after_us += static_cast<double>(ComputeUs(i));
+  }
+  const double left_us = static_cast<double>(refine_until_us() - now_us_);
+  double best_loss = kNever, end_loss = kNever;
+  uint32_t best = end;
+  for (uint32_t cut = 0;; ++cut) {
+    const double budget = link_.bytes_per_s * (left_us - after_us) * 1e-6;
+    double expected = kNever;
+    if (budget >= missing[0]) {
+      int step = 0;
+      while (step + 1 < kMaxSteps && missing[step + 1] <= budget) ++step;
+      expected = loss[step];
+      if (step + 1 < kMaxSteps && missing[step + 1] > missing[step]) {
+        const double part = (budget - missing[step]) / (missing[step + 1] - missing[step]);
+        expected += part * (loss[step + 1] - loss[step]);
+      }
+    }
+    if (expected + computed_loss < best_loss) {
+      best_loss = expected + computed_loss;
+      best = cut;
+    }
+    if (cut == end) {
+      end_loss = expected;
+      break;
+    }
+    const Chunk& chunk = chunks_[cut];
+    for (int step = 0; step < kMaxSteps; ++step) {
+      const int reached = std::max(std::min(step, chunk.good), std::min(chunk.asked, chunk.good));
+      missing[step] += static_cast<double>(chunk.Bytes(chunk.asked + 1, reached));
+      loss[step] +=
+          std::max(chunk.ladder.step_loss[reached], spec_.loss_stop) * chunk.ladder.num_tokens;
+    }
+    computed_loss -= good_loss(chunk);
+    after_us -= static_cast<double>(ComputeUs(cut));
+  }
+  return best_loss < (1 - kCutGain) * end_loss ? best : end;
+}
+
+void LoadPlanner::CutAt(uint32_t first, std::string_view reason) {
+  for (uint32_t i = first; i < chunks_.size(); ++i) {
+    if (!chunks_[i].final()) GiveUpChunk(i, GiveUpReason::kComputeFaster, reason);
+  }
+}
+
+}  // namespace sluice::adapt
