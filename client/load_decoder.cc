@@ -6,7 +6,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "client/link_monitor.h"
+#include "client/shared_link.h"
 #include "codec/decoder.h"
 
 namespace sluice::client {

@@ -22,10 +22,17 @@ std::optional<LoadEvent> LoadEvents::Pop(absl::Time deadline) {
   if (!mutex_.AwaitWithDeadline(absl::Condition(this, &LoadEvents::HasEvent), deadline)) {
     return std::nullopt;
   }
+  woken_ = false;
+  if (events_.empty()) return std::nullopt;
   LoadEvent event = std::move(events_.front());
   events_.pop_front();
   if (const auto* frame = std::get_if<FetchFrame>(&event)) frame_bytes_ -= frame->payload.size();
   return event;
+}
+
+void LoadEvents::Wake() {
+  absl::MutexLock lock(&mutex_);
+  woken_ = true;
 }
 
 void LoadEvents::Close() {

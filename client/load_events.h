@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "adapt/planner.h"
+#include "adapt/load_types.h"
 #include "client/remote_store.h"
 
 namespace sluice::client {
@@ -48,7 +48,9 @@ class LoadEvents {
   // Waits until the frame has room (a single frame always has); drops it once closed.
   void PushFrame(FetchFrame frame) ABSL_LOCKS_EXCLUDED(mutex_);
   void Push(LoadEvent event) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The next event; nothing at `deadline`.
+  // Ends a Pop that waits, or the next one, without an event.
+  void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The next event; nothing at `deadline` or when woken.
   std::optional<LoadEvent> Pop(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing waits any more.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -57,12 +59,13 @@ class LoadEvents {
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return closed_ || frame_bytes_ < max_frame_bytes_;
   }
-  bool HasEvent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !events_.empty(); }
+  bool HasEvent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return woken_ || !events_.empty(); }
 
   const uint64_t max_frame_bytes_;
   absl::Mutex mutex_;
   std::deque<LoadEvent> events_ ABSL_GUARDED_BY(mutex_);
   uint64_t frame_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "adapt/planner.h"
+#include "adapt/load_types.h"
 #include "client/loader.h"
 #include "client/remote_store.h"
 #include "codec/profile.h"

@@ -20,10 +20,10 @@ double Seconds(adapt::TimeUs us) { return static_cast<double>(us) * 1e-6; }
 
 }  // namespace
 
-LoadSession::LoadSession(RemoteStore& store, LinkMonitor& link, DecodePool& pool,
+LoadSession::LoadSession(RemoteStore& store, SharedLink& link, DecodePool& pool,
                          const Loader::Config& config, const codec::Profile& profile,
                          const LoadOptions& options, PlaneSink& sink, const OnOutcome& on_outcome,
-                         const LoadControl* control)
+                         LoadControl* control)
     : store_(store),
       link_(link),
       config_(config),
@@ -33,7 +33,8 @@ LoadSession::LoadSession(RemoteStore& store, LinkMonitor& link, DecodePool& pool
       control_(control),
       start_us_(NowUs()),
       slo_us_(absl::ToInt64Microseconds(std::clamp(options.slo, absl::ZeroDuration(), kMaxSlo))),
-      deadline_(absl::Now() + absl::Microseconds(slo_us_)),
+      limit_us_(std::max(slo_us_, absl::ToInt64Microseconds(std::min(options.limit, kMaxSlo)))),
+      deadline_(absl::Now() + absl::Microseconds(limit_us_)),
       chunks_(options.chunk_keys.size() -
               std::min<size_t>(options.skip_chunks, options.chunk_keys.size())),
       events_(FrameQueueBytes(config.memory_limit_bytes)),
@@ -51,6 +52,7 @@ LoadSession::LoadSession(RemoteStore& store, LinkMonitor& link, DecodePool& pool
 }
 
 LoadSession::~LoadSession() {
+  member_ = nullptr;
   events_.Close();
   fetch_.Close();
   decoder_.Stop();
@@ -65,9 +67,9 @@ LoadResult LoadSession::Run() {
   } else if (!chunks_.empty() && !link_.Allow()) {
     FinishAll(RecomputeReason::kBreakerOpen, "the server failed just now and is left alone");
   } else if (!chunks_.empty()) {
-    if (Lookup()) {
-      MakePlanner();
-      RunPlanner();
+    if (WorthAsking() && Lookup()) {
+      JoinLink();
+      RunPlan();
     }
     JudgeServer();
   }
@@ -78,9 +80,25 @@ LoadResult LoadSession::Run() {
   return std::move(result_);
 }
 
+bool LoadSession::WorthAsking() {
+  if (options_.capability == adapt::RecomputeCapability::kNone || options_.compute_us.empty()) {
+    return true;
+  }
+  adapt::TimeUs compute_us = 0;
+  for (const Chunk& chunk : chunks_) compute_us += ComputeUs(chunk);
+  const adapt::TimeUs rtt_us = link_.View().rtt_us;
+  // Lookup and first base take a round trip each.
+  if (compute_us > 2 * rtt_us) return true;
+  FinishAll(RecomputeReason::kComputeFaster,
+            absl::StrCat("computing takes ", compute_us / 1000, " ms, a round trip to the server ",
+                         rtt_us / 1000, " ms"));
+  return false;
+}
+
 // False when the load is over already.
 bool LoadSession::Lookup() {
-  const absl::Time until = deadline_ - (1 - kLookupShare) * absl::Microseconds(slo_us_);
+  const absl::Time until = absl::Now() + kLookupShare * absl::Microseconds(slo_us_) -
+                           absl::Microseconds(NowUs() - start_us_);
   const auto keys = std::span(options_.chunk_keys).subspan(options_.skip_chunks);
   absl::StatusOr<std::vector<ChunkManifest>> manifests =
       store_.Lookup(options_.namespace_digest, keys, until,
@@ -118,19 +136,29 @@ bool LoadSession::Lookup() {
   return false;
 }
 
-void LoadSession::MakePlanner() {
+void LoadSession::JoinLink() {
   adapt::LoadSpec spec;
   spec.start_us = start_us_;
   spec.slo_us = slo_us_;
+  spec.limit_us = limit_us_;
   spec.reserve_us = std::min(absl::ToInt64Microseconds(config_.reserve), slo_us_ / 4);
+  spec.reserve_us = std::min(spec.reserve_us + options_.tail_us, slo_us_);
   spec.capability = options_.capability;
   spec.loss_stop = config_.loss_stop;
   spec.memory_bytes = memory_bytes_;
-  for (Chunk& chunk : chunks_) spec.chunks.push_back(std::move(chunk.plan.ladder));
-  planner_ = std::make_unique<adapt::LoadPlanner>(std::move(spec));
+  spec.weight = options_.weight;
+  for (Chunk& chunk : chunks_) {
+    spec.chunks.push_back(std::move(chunk.plan.ladder));
+    if (!options_.compute_us.empty()) spec.compute_us.push_back(ComputeUs(chunk));
+  }
+  member_ = link_.Join(std::move(spec), [this] { events_.Wake(); });
 }
 
-void LoadSession::RunPlanner() {
+adapt::TimeUs LoadSession::ComputeUs(const Chunk& chunk) const {
+  return options_.compute_us[chunk.outcome.chunk_index];
+}
+
+void LoadSession::RunPlan() {
   const bool anything = std::any_of(chunks_.begin(), chunks_.end(),
                                     [](const Chunk& chunk) { return !chunk.plan.steps.empty(); });
   if (anything) {
@@ -143,8 +171,9 @@ void LoadSession::RunPlanner() {
   while (true) {
     PollControl();
     if (over_) return;
-    Carry(planner_->Decide(link_.View(), NowUs()));
-    if (planner_->finished()) return;
+    const adapt::Actions actions = member_->Decide();
+    Carry(actions);
+    if (actions.finished) return;
     std::optional<LoadEvent> event = events_.Pop(std::min(absl::Now() + kPollEvery, deadline_));
     for (int i = 1; event.has_value(); ++i) {
       std::visit([this](auto& happened) { Handle(happened); }, *event);
@@ -172,15 +201,20 @@ void LoadSession::PollControl() {
     return;
   }
   const uint32_t computed = control_->computed_chunks();
-  if (computed > options_.skip_chunks) planner_->OnComputed(computed - options_.skip_chunks);
+  if (computed > options_.skip_chunks) {
+    member_->Apply(adapt::ChunksComputed{computed - options_.skip_chunks});
+  }
 }
 
 void LoadSession::Carry(const adapt::Actions& actions) {
   for (const adapt::Cancel& cancel : actions.cancels) CancelAsks(cancel.chunk, cancel.first_step);
   for (const adapt::GiveUp& give_up : actions.give_ups) GiveUp(give_up);
-  for (uint32_t chunk : actions.closed) CloseChunk(chunk);
+  for (const adapt::Close& close : actions.closes) CloseChunk(close.chunk);
   for (uint32_t chunk : actions.loaded) FinishLoaded(chunk);
   for (const adapt::Ask& ask : actions.asks) SendAsk(ask);
+  if (actions.compute.has_value() && control_ != nullptr) {
+    control_->OnCompute(chunks_[actions.compute->chunk].outcome.chunk_index);
+  }
 }
 
 void LoadSession::SendAsk(const adapt::Ask& ask) {
@@ -256,6 +290,9 @@ void LoadSession::GiveUp(const adapt::GiveUp& give_up) {
     case adapt::GiveUpReason::kComputed:
       why = {RecomputeReason::kComputed, "the engine computed it first", false};
       break;
+    case adapt::GiveUpReason::kComputeFaster:
+      if (!failed) why = {RecomputeReason::kComputeFaster, std::string(give_up.reason), false};
+      break;
     case adapt::GiveUpReason::kTooLarge:
       why = {RecomputeReason::kNodeBusy,
              absl::StrCat("its bytes do not fit into a load's memory of ", memory_bytes_), false};
@@ -267,7 +304,7 @@ void LoadSession::GiveUp(const adapt::GiveUp& give_up) {
 
 void LoadSession::FinishLoaded(uint32_t chunk) {
   Chunk& state = chunks_[chunk];
-  state.outcome.level = state.plan.steps[planner_->loaded_step(chunk)].level;
+  state.outcome.level = state.plan.steps[member_->loaded_step(chunk)].level;
   Finish(chunk, RecomputeReason::kNone, "");
 }
 

@@ -12,22 +12,22 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
-#include "adapt/planner.h"
+#include "adapt/load_types.h"
 #include "client/chunk_assembly.h"
 #include "client/decode_pool.h"
 #include "client/fetch_link.h"
-#include "client/link_monitor.h"
 #include "client/load_decoder.h"
 #include "client/load_events.h"
 #include "client/load_plan.h"
 #include "client/loader.h"
+#include "client/shared_link.h"
 
 namespace sluice::client {
 
 class LoadSession {
  public:
-  static constexpr absl::Duration kMaxSlo = absl::Minutes(10);
-  static constexpr double kLookupShare = 0.5;  // of the SLO, for the lookup
+  static constexpr absl::Duration kMaxSlo = absl::Minutes(10);  // and limit
+  static constexpr double kLookupShare = 0.5;                   // of the SLO, for the lookup
   // Silence that is shorter than this is not held against the server.
   static constexpr absl::Duration kVerdictAfter = absl::Milliseconds(50);
   static constexpr absl::Duration kPollEvery = absl::Milliseconds(10);
@@ -37,9 +37,9 @@ class LoadSession {
   using OnOutcome = std::function<void(const ChunkOutcome&)>;
 
   // Everything that is referred to must outlive the session.
-  LoadSession(RemoteStore& store, LinkMonitor& link, DecodePool& pool, const Loader::Config& config,
+  LoadSession(RemoteStore& store, SharedLink& link, DecodePool& pool, const Loader::Config& config,
               const codec::Profile& profile, const LoadOptions& options, PlaneSink& sink,
-              const OnOutcome& on_outcome, const LoadControl* control);
+              const OnOutcome& on_outcome, LoadControl* control);
   ~LoadSession();
 
   LoadResult Run();
@@ -84,8 +84,10 @@ class LoadSession {
   static Failure FailureOf(absl::StatusCode code, const std::string& message);
 
   bool Lookup();
-  void MakePlanner();
-  void RunPlanner();
+  // False when computing is faster than asking.
+  bool WorthAsking();
+  void JoinLink();
+  void RunPlan();
   void JudgeServer();
 
   void Handle(FetchFrame& frame);
@@ -96,6 +98,8 @@ class LoadSession {
   void FailStep(uint32_t chunk, uint32_t step, const Failure& failure);
   void SubmitDecode(uint32_t chunk, size_t group);
   void PollControl();
+
+  adapt::TimeUs ComputeUs(const Chunk& chunk) const;
 
   void Carry(const adapt::Actions& actions);
   void SendAsk(const adapt::Ask& ask);
@@ -109,19 +113,20 @@ class LoadSession {
   bool ServerSilent() const;
 
   RemoteStore& store_;
-  LinkMonitor& link_;
+  SharedLink& link_;
   const Loader::Config& config_;
   const codec::Profile& profile_;
   const LoadOptions& options_;
   const OnOutcome& on_outcome_;
-  const LoadControl* const control_;
+  LoadControl* const control_;
   const adapt::TimeUs start_us_;
   const adapt::TimeUs slo_us_;
+  const adapt::TimeUs limit_us_;
   const absl::Time deadline_;
 
   std::vector<Chunk> chunks_;  // without the skipped ones
-  std::unique_ptr<adapt::LoadPlanner> planner_;
   LoadEvents events_;
+  std::unique_ptr<SharedLink::Member> member_;
   LoadDecoder decoder_;
   FetchLink fetch_;
   absl::flat_hash_map<uint32_t, AskRecord> asks_;

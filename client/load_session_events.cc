@@ -68,7 +68,7 @@ bool LoadSession::TakePayload(const FetchFrame& frame, AskRecord& ask) {
   const uint64_t bytes = std::min<uint64_t>(frame.payload.size(), ask.missing_bytes);
   ask.missing_bytes -= bytes;
   link_.OnBytes(bytes);
-  planner_->OnBytes(ask.chunk, ask.first_step, bytes);
+  member_->Apply(adapt::BytesArrived{ask.chunk, ask.first_step, bytes});
   Chunk& chunk = chunks_[ask.chunk];
   const adapt::TimeUs elapsed_us = NowUs() - chunk.first_ask_us;
   if (elapsed_us > 0) {
@@ -101,7 +101,7 @@ void LoadSession::FailStep(uint32_t chunk, uint32_t step, const Failure& failure
     ++state.attempt;
   }
   CancelAsks(chunk, step);
-  planner_->OnStepFailed(chunk, step, failure.may_retry);
+  member_->Apply(adapt::StepFailed{chunk, step, failure.may_retry});
 }
 
 void LoadSession::SubmitDecode(uint32_t chunk, size_t group) {
@@ -130,7 +130,9 @@ void LoadSession::Handle(GroupDone& done) {
     chunk.written_us = std::max(chunk.written_us, done.at_us);
     int step = group.done;
     for (const Group& other : chunk.groups) step = std::min(step, other.done);
-    if (step > planner_->loaded_step(done.chunk)) planner_->OnStepLoaded(done.chunk, step);
+    if (step > member_->loaded_step(done.chunk)) {
+      member_->Apply(adapt::StepLoaded{done.chunk, static_cast<uint32_t>(step)});
+    }
   } else if (done.attempt == chunk.attempt) {
     // A layer that fails its checksum names the step; bytes that pass and still cannot be decoded
     // are the last step's.
@@ -159,14 +161,14 @@ void LoadSession::Handle(StreamEnded& ended) {
   const bool broken = link_failure_.reason == RecomputeReason::kServerUnavailable && !expired;
   if (broken && reconnects_ < kMaxReconnects) {
     ++reconnects_;
-    planner_->OnLinkLost(true);
+    member_->Apply(adapt::LinkLost{true});
     if (fetch_.Open().ok()) {
-      planner_->OnLinkRestored();
+      member_->Apply(adapt::LinkRestored{});
       return;
     }
   }
   if (broken) server_ = ServerState::kFailed;
-  planner_->OnLinkLost(false);
+  member_->Apply(adapt::LinkLost{false});
 }
 
 }  // namespace sluice::client

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "client/decode_pool.h"
-#include "client/link_monitor.h"
 #include "client/load_session.h"
+#include "client/shared_link.h"
 
 namespace sluice::client {
 namespace {
@@ -16,7 +16,7 @@ class StreamLoader final : public Loader {
 
   LoadResult Load(const codec::Profile& profile, const LoadOptions& options, PlaneSink& sink,
                   const std::function<void(const ChunkOutcome&)>& on_outcome,
-                  const LoadControl* control) override {
+                  LoadControl* control) override {
     return LoadSession(*store_, link_, pool_, config_, profile, options, sink, on_outcome, control)
         .Run();
   }
@@ -31,7 +31,7 @@ class StreamLoader final : public Loader {
  private:
   const std::shared_ptr<RemoteStore> store_;
   const Config config_;
-  mutable LinkMonitor link_;
+  mutable SharedLink link_;
   DecodePool pool_;
 };
 
@@ -61,6 +61,8 @@ std::string_view RecomputeReasonName(RecomputeReason reason) {
       return "unsupported";
     case RecomputeReason::kNodeBusy:
       return "node_busy";
+    case RecomputeReason::kComputeFaster:
+      return "compute_faster";
   }
   return "unknown";
 }

@@ -1,8 +1,9 @@
 // Runs one load: lookup, planner, stream, checks, decode, and hands decoded planes to a sink.
 //
 // Used by the node daemon (the sink writes into the engine's blocks) and by the CLI (into memory).
-// A Loader is thread-safe and shared by all loads towards one server: it owns the link's estimator
-// and circuit breaker. Load() blocks until every chunk is final, which is before the SLO is over.
+// A Loader is thread-safe and shared by all loads towards one server: it owns the link's estimator,
+// scheduler and circuit breaker. Load() blocks until every chunk is final, which is before the SLO
+// (or the limit) is over.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "adapt/planner.h"
+#include "adapt/load_types.h"
 #include "client/remote_store.h"
 #include "codec/decoder.h"
 #include "codec/profile.h"
@@ -44,6 +45,7 @@ enum class RecomputeReason {
   kCancelled,
   kUnsupported,
   kNodeBusy,
+  kComputeFaster,
 };
 std::string_view RecomputeReasonName(RecomputeReason reason);  // "not_stored", "late", ...
 
@@ -63,6 +65,14 @@ struct LoadOptions {
   uint32_t chunk_tokens = 0;
   uint32_t skip_chunks = 0;  // not loaded and without outcome
   absl::Duration slo = absl::ZeroDuration();
+  // Chunks without a base may still be loaded until then, when that beats computing; at least slo.
+  absl::Duration limit = absl::ZeroDuration();
+  // Time in which the engine computes each chunk of the context after all before it, us; empty: not
+  // known.
+  std::vector<adapt::TimeUs> compute_us;
+  // What the engine always computes after the load: the tokens behind the last full chunk.
+  adapt::TimeUs tail_us = 0;
+  double weight = 1;  // share of the link in refinement
   adapt::RecomputeCapability capability = adapt::RecomputeCapability::kNone;
   // Only this level is loaded, as soon as possible, when set; else the best that the SLO allows.
   std::optional<codec::Level> exact_level;
@@ -84,6 +94,9 @@ class LoadControl {
   virtual bool cancelled() const = 0;  // polled at least every 10 ms
   virtual uint32_t computed_chunks()
       const = 0;  // chunks that the engine has computed from the front
+  // The engine is to compute this chunk of the context now, beside the load. Called by the thread
+  // that loads.
+  virtual void OnCompute(uint32_t chunk_index) {}
 };
 
 class Loader {
@@ -106,7 +119,7 @@ class Loader {
   virtual LoadResult Load(const codec::Profile& profile, const LoadOptions& options,
                           PlaneSink& sink,
                           const std::function<void(const ChunkOutcome&)>& on_outcome,
-                          const LoadControl* control) = 0;
+                          LoadControl* control) = 0;
 
   struct LinkStatus {
     bool breaker_open = false;

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "adapt/planner.h"
+#include "adapt/load_types.h"
 #include "client/engine_pool.h"
 #include "client/loader.h"
 #include "codec/chunk_key.h"

@@ -216,7 +216,7 @@ grpc::Status NodeService::Query(grpc::ServerContext* server_context,
 }
 
 LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& pool,
-                                const LoadControl* control, absl::Time arrival,
+                                LoadControl* control, absl::Time arrival,
                                 const std::function<void(const ChunkOutcome&)>& send) {
   if (control == nullptr) {
     return RefuseAll(arguments, RecomputeReason::kNodeBusy,

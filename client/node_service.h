@@ -69,7 +69,7 @@ class NodeService final : public v1::Node::Service {
                                                            const v1::RegisterPoolRequest& request);
   // Runs the load, or answers for it when there is no room. `send` sends an outcome.
   LoadResult RunLoad(const LoadArguments& arguments, RegisteredPool& pool,
-                     const LoadControl* control, absl::Time arrival,
+                     LoadControl* control, absl::Time arrival,
                      const std::function<void(const ChunkOutcome&)>& send);
   // Counts and logs a finished load, and sums it up.
   v1::LoadSummary Finish(const LoadArguments& arguments, const LoadResult& result);

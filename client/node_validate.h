@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "adapt/planner.h"
+#include "adapt/load_types.h"
 #include "client/block_layout.h"
 #include "codec/chunk_key.h"
 #include "codec/profile.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "adapt/planner.h"
+#include "adapt/load_types.h"
 #include "client/cli/options.h"
 #include "client/cli/output_metadata.h"
 #include "client/cli/profiles.h"

@@ -98,7 +98,7 @@ class LoaderTest : public testing::Test {
     loader_ = Loader::Create(store_, config);
   }
 
-  LoadResult Load(const LoadOptions& options, const LoadControl* control = nullptr) {
+  LoadResult Load(const LoadOptions& options, LoadControl* control = nullptr) {
     std::map<uint32_t, ChunkOutcome> reported;
     const auto on_outcome = [&](const ChunkOutcome& outcome) {
       EXPECT_TRUE(reported.emplace(outcome.chunk_index, outcome).second) << "reported twice";
@@ -489,7 +489,7 @@ TEST_F(LoaderTest, ACancelledLoadEndsAtOnce) {
   Script script;
   script.change_answer = Hang;
   Start(script);
-  const FixedControl control(true, 0);
+  FixedControl control(true, 0);
   const LoadResult result = Load(Context().Options(), &control);
   ExpectAll(result, RecomputeReason::kCancelled);
   EXPECT_LT(result.ms, 10000);
@@ -501,7 +501,7 @@ TEST_F(LoaderTest, WhatTheEngineHasComputedIsNotWaitedFor) {
     if (IsFor(ask, 1) || IsFor(ask, 2)) frames.clear();
   };
   Start(script);
-  const FixedControl control(false, 3);
+  FixedControl control(false, 3);
   LoadOptions options = Context().Options();
   options.capability = RecomputeCapability::kBidirectional;
   options.skip_chunks = 1;

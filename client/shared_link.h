@@ -1,0 +1,81 @@
+// The link to one server, shared by its loads: estimator, scheduler and circuit breaker.
+//
+// Thread-safe. Reads the clock, so that adapt/ need not. Whatever one load reports may give others
+// something to do; they are woken.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "adapt/circuit_breaker.h"
+#include "adapt/link_estimator.h"
+#include "adapt/link_scheduler.h"
+
+namespace sluice::client {
+
+// The monotonic clock of all loads, us.
+adapt::TimeUs NowUs();
+
+class SharedLink {
+ public:
+  // One load's part in the link, from its first ask to its end. One thread at a time.
+  class Member {
+   public:
+    ~Member() { link_.Leave(id_); }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+
+    void Apply(const adapt::Event& event) { link_.Apply(id_, event); }
+    // What is to be done now. Call after events, when woken, and every 10 ms.
+    adapt::Actions Decide() { return link_.Decide(id_); }
+    int loaded_step(uint32_t chunk) const { return link_.LoadedStep(id_, chunk); }
+
+   private:
+    friend class SharedLink;
+
+    Member(SharedLink& link, adapt::LinkScheduler::LoadId id) : link_(link), id_(id) {}
+
+    SharedLink& link_;
+    const adapt::LinkScheduler::LoadId id_;
+  };
+
+  // `wake` is called from other threads, must not block or call back, and is not called after the
+  // member is gone. The link must outlive its members.
+  std::unique_ptr<Member> Join(adapt::LoadSpec spec, std::function<void()> wake);
+
+  // See adapt::LinkEstimator.
+  void OnAsked(uint64_t bytes);
+  void OnBytes(uint64_t bytes);
+  void OnDropped(uint64_t bytes);
+  void OnFirstByte(adapt::TimeUs elapsed_us, adapt::TimeUs queue_delay_us);
+  adapt::LinkView View();
+
+  // See adapt::CircuitBreaker.
+  bool Allow();
+  void OnSuccess();
+  void OnFailure();
+  void OnNoVerdict();
+  bool breaker_open();
+
+ private:
+  using LoadId = adapt::LinkScheduler::LoadId;
+
+  void Apply(LoadId id, const adapt::Event& event);
+  adapt::Actions Decide(LoadId id);
+  int LoadedStep(LoadId id, uint32_t chunk);
+  void Leave(LoadId id);
+
+  absl::Mutex mutex_;
+  adapt::LinkEstimator estimator_ ABSL_GUARDED_BY(mutex_);
+  adapt::LinkScheduler scheduler_ ABSL_GUARDED_BY(mutex_);
+  std::map<LoadId, std::function<void()>> wakes_ ABSL_GUARDED_BY(mutex_);
+  adapt::CircuitBreaker breaker_ ABSL_GUARDED_BY(mutex_);
+  std::minstd_rand jitter_ ABSL_GUARDED_BY(mutex_){static_cast<uint32_t>(NowUs())};
+};
+
+}  // namespace sluice::client
