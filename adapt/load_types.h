@@ -62,6 +62,15 @@ struct BytesArrived {
 
   bool operator==(const BytesArrived&) const = default;
 };
+// The ask that began at `first_step` is answered by another load's transfer, or no longer is: what is
+// shared takes no room on the link.
+struct AskShared {
+  uint32_t chunk = 0;
+  uint32_t first_step = 0;
+  bool shared = true;
+
+  bool operator==(const AskShared&) const = default;
+};
 // Steps up to `step` are checked, decoded and written.
 struct StepLoaded {
   uint32_t chunk = 0;
@@ -111,7 +120,7 @@ struct Demoted {
   bool operator==(const Demoted&) const = default;
 };
 
-using Event = std::variant<BytesArrived, StepLoaded, StepFailed, ChunksComputed, LinkLost,
+using Event = std::variant<BytesArrived, AskShared, StepLoaded, StepFailed, ChunksComputed, LinkLost,
                            LinkRestored, Tick, GrantBase, GrantRefinement, Demoted>;
 
 enum class AskClass { kBase, kRefinement };

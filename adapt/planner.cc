@@ -48,9 +48,19 @@ void LoadPlanner::On(const BytesArrived& event) {
     if (flight.chunk != event.chunk || flight.first_step != first_step) return false;
     const uint64_t bytes = std::min(event.bytes, flight.missing_bytes);
     flight.missing_bytes -= bytes;
-    unanswered_bytes_ -= bytes;
+    if (!flight.shared) unanswered_bytes_ -= bytes;
     return flight.missing_bytes == 0;
   });
+}
+
+void LoadPlanner::On(const AskShared& event) {
+  for (Flight& flight : flights_) {
+    const bool meant = flight.chunk == event.chunk &&
+                       flight.first_step == static_cast<int>(event.first_step);
+    if (!meant || flight.shared == event.shared) continue;
+    flight.shared = event.shared;
+    unanswered_bytes_ += event.shared ? -flight.missing_bytes : flight.missing_bytes;
+  }
 }
 
 void LoadPlanner::On(const StepLoaded& event) {
@@ -155,7 +165,7 @@ void LoadPlanner::DropFlights(uint32_t chunk, int first_step, std::string_view r
   std::erase_if(flights_, [&](const Flight& flight) {
     if (flight.chunk != chunk || flight.last_step < first_step) return false;
     first_dropped = std::min(first_dropped, flight.first_step);
-    unanswered_bytes_ -= flight.missing_bytes;
+    if (!flight.shared) unanswered_bytes_ -= flight.missing_bytes;
     return true;
   });
   if (first_dropped > state.asked) return;

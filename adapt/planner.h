@@ -91,9 +91,11 @@ class LoadPlanner {
     int first_step = 0;
     int last_step = 0;
     uint64_t missing_bytes = 0;
+    bool shared = false;  // comes by another load's transfer
   };
 
   void On(const BytesArrived& event);
+  void On(const AskShared& event);
   void On(const StepLoaded& event);
   void On(const StepFailed& event);
   void On(const ChunksComputed& event);
@@ -145,7 +147,7 @@ class LoadPlanner {
   TimeUs last_ask_us_ = 0;  // start + slo - reserve
   std::vector<Chunk> chunks_;
   std::vector<Flight> flights_;  // oldest first
-  uint64_t unanswered_bytes_ = 0;
+  uint64_t unanswered_bytes_ = 0;  // of flights that are not shared
   LinkState link_state_ = LinkState::kUp;
   LinkView link_;
   double compute_scale_ = 1;

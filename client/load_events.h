@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "adapt/load_types.h"
 #include "client/remote_store.h"
+#include "client/transfer_share.h"
 
 namespace sluice::client {
 
@@ -35,11 +36,17 @@ struct GroupDone {
   adapt::TimeUs at_us = 0;
 };
 
+// Bytes of an ask that another load's transfer brought; null: they will not come that way.
+struct SharedBytes {
+  uint32_t ask_id = 0;
+  TransferShare::Pieces pieces;
+};
+
 struct StreamEnded {
   absl::Status status;
 };
 
-using LoadEvent = std::variant<FetchFrame, GroupDone, StreamEnded>;
+using LoadEvent = std::variant<FetchFrame, GroupDone, SharedBytes, StreamEnded>;
 
 class LoadEvents {
  public:

@@ -20,12 +20,13 @@ double Seconds(adapt::TimeUs us) { return static_cast<double>(us) * 1e-6; }
 
 }  // namespace
 
-LoadSession::LoadSession(RemoteStore& store, SharedLink& link, DecodePool& pool,
-                         const Loader::Config& config, const codec::Profile& profile,
-                         const LoadOptions& options, PlaneSink& sink, const OnOutcome& on_outcome,
-                         LoadControl* control)
+LoadSession::LoadSession(RemoteStore& store, SharedLink& link, TransferShare& share,
+                         DecodePool& pool, const Loader::Config& config,
+                         const codec::Profile& profile, const LoadOptions& options, PlaneSink& sink,
+                         const OnOutcome& on_outcome, LoadControl* control)
     : store_(store),
       link_(link),
+      share_(share),
       config_(config),
       profile_(profile),
       options_(options),
@@ -52,13 +53,13 @@ LoadSession::LoadSession(RemoteStore& store, SharedLink& link, DecodePool& pool,
 }
 
 LoadSession::~LoadSession() {
+  for (auto& [id, ask] : asks_) {
+    if (ask.live) LeaveTransfer(id, ask);
+  }
   member_ = nullptr;
   events_.Close();
   fetch_.Close();
   decoder_.Stop();
-  for (const auto& [id, ask] : asks_) {
-    if (ask.live) link_.OnDropped(ask.missing_bytes);
-  }
 }
 
 LoadResult LoadSession::Run() {
@@ -171,6 +172,7 @@ void LoadSession::RunPlan() {
   while (true) {
     PollControl();
     if (over_) return;
+    if (reconnect_us_ >= 0 && NowUs() >= reconnect_us_) Reconnect();
     const adapt::Actions actions = member_->Decide();
     Carry(actions);
     if (actions.finished) return;
@@ -181,6 +183,16 @@ void LoadSession::RunPlan() {
       event = events_.Pop(absl::InfinitePast());
     }
   }
+}
+
+void LoadSession::Reconnect() {
+  reconnect_us_ = -1;
+  if (absl::Status status = fetch_.Open(); !status.ok()) {
+    StreamEnded ended{std::move(status)};
+    Handle(ended);
+    return;
+  }
+  member_->Apply(adapt::LinkRestored{});
 }
 
 void LoadSession::JudgeServer() {
@@ -229,7 +241,6 @@ void LoadSession::SendAsk(const adapt::Ask& ask) {
     chunk.groups.resize(profile_.groups().size());
   }
   const adapt::TimeUs now = NowUs();
-  if (first_ask_us_ < 0) first_ask_us_ = now;
   if (chunk.first_ask_us < 0) {
     chunk.first_ask_us = now;
     chunk.load_bytes_before = result_.bytes;
@@ -247,18 +258,56 @@ void LoadSession::SendAsk(const adapt::Ask& ask) {
   message.fetch_class =
       ask.ask_class == adapt::AskClass::kBase ? FetchClass::kBase : FetchClass::kRefinement;
   chunk.assembly->Begin(message.ask_id, ask.first_step, ask.last_step);
-  asks_[message.ask_id] = {ask.chunk, ask.first_step, ask.last_step, ask.bytes, now};
-  link_.OnAsked(ask.bytes);
-  fetch_.Ask(message);
+  AskRecord& record = asks_[message.ask_id];
+  record.chunk = ask.chunk;
+  record.first_step = ask.first_step;
+  record.last_step = ask.last_step;
+  record.missing_bytes = ask.bytes;
+  record.message = message;
+  record.transfer = {options_.namespace_digest, key, message.first_layer, message.num_layers,
+                     message.with_header};
+  Transfer(message.ask_id);
 }
+
+// Gets the bytes of an ask on their way: through another load that is getting them, or from the
+// server. What has failed once is not taken from others again.
+void LoadSession::Transfer(uint32_t ask_id) {
+  AskRecord& ask = asks_[ask_id];
+  ask.via = Via::kAlone;
+  if (chunks_[ask.chunk].attempt == 0) {
+    const auto tell = [this, ask_id](TransferShare::Pieces pieces) {
+      events_.Push(SharedBytes{ask_id, std::move(pieces)});
+    };
+    const TransferShare::Role role = share_.Join(ask.transfer, MemberId(ask_id), tell);
+    ask.via = role == TransferShare::Role::kCarry ? Via::kCarries : Via::kFollows;
+  }
+  member_->Apply(adapt::AskShared{ask.chunk, ask.first_step, ask.via == Via::kFollows});
+  if (ask.via == Via::kFollows) return;
+  ask.asked_us = NowUs();
+  if (first_ask_us_ < 0) first_ask_us_ = ask.asked_us;
+  ask.expected_us = link_.OnAsked(ask.missing_bytes);
+  fetch_.Ask(ask.message);
+}
+
+// The ask's bytes are not waited for any more.
+void LoadSession::LeaveTransfer(uint32_t ask_id, AskRecord& ask) {
+  if (ask.via == Via::kFollows) {
+    share_.Leave(ask.transfer, MemberId(ask_id));
+    return;
+  }
+  link_.OnDropped(ask.missing_bytes);
+  if (ask.via == Via::kCarries) share_.Abandon(ask.transfer);
+}
+
+uint64_t LoadSession::MemberId(uint32_t ask_id) const { return (member_->id() << 32) + ask_id; }
 
 // Takes back the chunk's asks from `first_step` on and forgets what has come of them.
 void LoadSession::CancelAsks(uint32_t chunk, uint32_t first_step) {
   for (auto& [id, ask] : asks_) {
     if (!ask.live || ask.chunk != chunk || ask.last_step < first_step) continue;
     ask.live = false;
-    link_.OnDropped(ask.missing_bytes);
-    fetch_.Cancel(id);
+    LeaveTransfer(id, ask);
+    if (ask.via != Via::kFollows) fetch_.Cancel(id);
   }
   if (chunks_[chunk].assembly != nullptr) chunks_[chunk].assembly->Drop(first_step);
 }

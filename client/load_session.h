@@ -21,6 +21,7 @@
 #include "client/load_plan.h"
 #include "client/loader.h"
 #include "client/shared_link.h"
+#include "client/transfer_share.h"
 
 namespace sluice::client {
 
@@ -31,15 +32,18 @@ class LoadSession {
   // Silence that is shorter than this is not held against the server.
   static constexpr absl::Duration kVerdictAfter = absl::Milliseconds(50);
   static constexpr absl::Duration kPollEvery = absl::Milliseconds(10);
-  static constexpr int kMaxReconnects = 1;
+  // A stream that breaks is opened again: at once, and then after pauses that double.
+  static constexpr int kMaxReconnects = 5;
+  static constexpr adapt::TimeUs kMinReconnectPauseUs = 50000;
   static constexpr int kMaxEventsPerPlan = 64;
 
   using OnOutcome = std::function<void(const ChunkOutcome&)>;
 
   // Everything that is referred to must outlive the session.
-  LoadSession(RemoteStore& store, SharedLink& link, DecodePool& pool, const Loader::Config& config,
-              const codec::Profile& profile, const LoadOptions& options, PlaneSink& sink,
-              const OnOutcome& on_outcome, LoadControl* control);
+  LoadSession(RemoteStore& store, SharedLink& link, TransferShare& share, DecodePool& pool,
+              const Loader::Config& config, const codec::Profile& profile,
+              const LoadOptions& options, PlaneSink& sink, const OnOutcome& on_outcome,
+              LoadControl* control);
   ~LoadSession();
 
   LoadResult Run();
@@ -63,14 +67,24 @@ class LoadSession {
     adapt::TimeUs written_us = 0;
     ChunkOutcome outcome;
   };
+  // How an ask gets its bytes: from the server for itself or for others too, or through another
+  // load.
+  enum class Via { kAlone, kCarries, kFollows };
   struct AskRecord {
     uint32_t chunk = 0;
     uint32_t first_step = 0;
     uint32_t last_step = 0;
     uint64_t missing_bytes = 0;
     adapt::TimeUs asked_us = 0;
-    bool answered = false;  // its first frame is here
-    bool live = true;       // false: what still comes is ignored
+    adapt::TimeUs expected_us = 0;  // until its last byte; 0: nothing was known of the link
+    bool answered = false;          // its first frame is here
+    FetchAsk message;
+    // Of a shareable ask: as what it takes part in its transfer, and what it has brought for
+    // others.
+    TransferShare::Key transfer;
+    Via via = Via::kAlone;
+    std::vector<TransferShare::Piece> pieces;
+    bool live = true;  // false: what still comes is ignored
   };
   struct Failure {
     RecomputeReason reason = RecomputeReason::kNone;
@@ -88,12 +102,16 @@ class LoadSession {
   bool WorthAsking();
   void JoinLink();
   void RunPlan();
+  void Reconnect();
   void JudgeServer();
 
   void Handle(FetchFrame& frame);
   void Handle(GroupDone& done);
+  void Handle(SharedBytes& shared);
   void Handle(StreamEnded& ended);
-  bool TakePayload(const FetchFrame& frame, AskRecord& ask);
+  bool FrameOk(const FetchFrame& frame);
+  bool TakeBytes(uint32_t ask_id, uint64_t offset, const std::string& payload);
+  void EndAsk(uint32_t ask_id);
   void FailAsk(uint32_t ask_id, const Failure& failure);
   void FailStep(uint32_t chunk, uint32_t step, const Failure& failure);
   void SubmitDecode(uint32_t chunk, size_t group);
@@ -103,6 +121,9 @@ class LoadSession {
 
   void Carry(const adapt::Actions& actions);
   void SendAsk(const adapt::Ask& ask);
+  void Transfer(uint32_t ask_id);
+  void LeaveTransfer(uint32_t ask_id, AskRecord& ask);
+  uint64_t MemberId(uint32_t ask_id) const;
   void CancelAsks(uint32_t chunk, uint32_t first_step);
   void CloseChunk(uint32_t chunk);
   void GiveUp(const adapt::GiveUp& give_up);
@@ -114,6 +135,7 @@ class LoadSession {
 
   RemoteStore& store_;
   SharedLink& link_;
+  TransferShare& share_;
   const Loader::Config& config_;
   const codec::Profile& profile_;
   const LoadOptions& options_;
@@ -134,6 +156,7 @@ class LoadSession {
   adapt::TimeUs first_ask_us_ = -1;
   bool answered_ = false;  // a frame has come
   int reconnects_ = 0;
+  adapt::TimeUs reconnect_us_ = -1;  // when to open the stream again; -1: it is not broken
   Failure link_failure_;  // why the link is lost
   absl::Status refused_;  // why the rest of the stream is not taken
   ServerState server_ = ServerState::kUnknown;

@@ -6,6 +6,11 @@
 #include "client/load_session.h"
 
 namespace sluice::client {
+namespace {
+
+double Milliseconds(adapt::TimeUs us) { return static_cast<double>(us) * 1e-3; }
+
+}  // namespace
 
 LoadSession::Failure LoadSession::FailureOf(absl::StatusCode code, const std::string& message) {
   switch (code) {
@@ -38,20 +43,36 @@ void LoadSession::Handle(FetchFrame& frame) {
     ask.answered = true;
     if (ask.live) link_.OnFirstByte(NowUs() - ask.asked_us, frame.queue_delay_us);
   }
-  if (ask.live && TakePayload(frame, ask) && frame.last) {
-    if (absl::Status status = chunk.assembly->End(frame.ask_id); !status.ok()) {
-      FailAsk(frame.ask_id, {RecomputeReason::kDamaged, std::string(status.message()), true});
-    }
+  if (ask.live && FrameOk(frame) && TakeBytes(frame.ask_id, frame.offset, frame.payload)) {
+    if (ask.via == Via::kCarries) ask.pieces.push_back({frame.offset, std::move(frame.payload)});
+    if (frame.last) EndAsk(frame.ask_id);
   }
   if (frame.last) asks_.erase(frame.ask_id);
 }
 
+void LoadSession::Handle(SharedBytes& shared) {
+  const auto found = asks_.find(shared.ask_id);
+  if (found == asks_.end()) return;
+  if (shared.pieces == nullptr && found->second.live) {
+    Transfer(shared.ask_id);
+    return;
+  }
+  bool good = found->second.live;
+  for (size_t i = 0; good && i < shared.pieces->size(); ++i) {
+    const TransferShare::Piece& piece = (*shared.pieces)[i];
+    chunks_[found->second.chunk].outcome.bytes += piece.payload.size();
+    good = TakeBytes(shared.ask_id, piece.offset, piece.payload);
+  }
+  if (good) EndAsk(shared.ask_id);
+  asks_.erase(shared.ask_id);
+}
+
 // False when the ask has failed.
-bool LoadSession::TakePayload(const FetchFrame& frame, AskRecord& ask) {
+bool LoadSession::FrameOk(const FetchFrame& frame) {
   const std::string message(frame.status.message());
   switch (frame.status.code()) {
     case absl::StatusCode::kOk:
-      break;
+      return true;
     case absl::StatusCode::kNotFound:
       FailAsk(frame.ask_id, {RecomputeReason::kNotStored, message, false});
       return false;
@@ -65,9 +86,14 @@ bool LoadSession::TakePayload(const FetchFrame& frame, AskRecord& ask) {
       FailAsk(frame.ask_id, {RecomputeReason::kServerUnavailable, message, true});
       return false;
   }
-  const uint64_t bytes = std::min<uint64_t>(frame.payload.size(), ask.missing_bytes);
+}
+
+// False when the ask has failed.
+bool LoadSession::TakeBytes(uint32_t ask_id, uint64_t offset, const std::string& payload) {
+  AskRecord& ask = asks_[ask_id];
+  const uint64_t bytes = std::min<uint64_t>(payload.size(), ask.missing_bytes);
   ask.missing_bytes -= bytes;
-  link_.OnBytes(bytes);
+  if (ask.via != Via::kFollows) link_.OnBytes(bytes);
   member_->Apply(adapt::BytesArrived{ask.chunk, ask.first_step, bytes});
   Chunk& chunk = chunks_[ask.chunk];
   const adapt::TimeUs elapsed_us = NowUs() - chunk.first_ask_us;
@@ -75,16 +101,34 @@ bool LoadSession::TakePayload(const FetchFrame& frame, AskRecord& ask) {
     chunk.outcome.bytes_per_s = static_cast<double>(result_.bytes - chunk.load_bytes_before) * 1e6 /
                                 static_cast<double>(elapsed_us);
   }
-  const absl::StatusOr<std::vector<size_t>> groups =
-      chunk.assembly->Add(frame.ask_id, frame.offset, frame.payload);
+  const absl::StatusOr<std::vector<size_t>> groups = chunk.assembly->Add(ask_id, offset, payload);
   if (groups.ok()) {
     for (size_t group : *groups) SubmitDecode(ask.chunk, group);
     return true;
   }
   const bool unsupported = groups.status().code() != absl::StatusCode::kDataLoss;
-  FailAsk(frame.ask_id, {unsupported ? RecomputeReason::kUnsupported : RecomputeReason::kDamaged,
-                         std::string(groups.status().message()), !unsupported});
+  FailAsk(ask_id, {unsupported ? RecomputeReason::kUnsupported : RecomputeReason::kDamaged,
+                   std::string(groups.status().message()), !unsupported});
   return false;
+}
+
+// All that was announced of the answer is here.
+void LoadSession::EndAsk(uint32_t ask_id) {
+  AskRecord& ask = asks_[ask_id];
+  Chunk& chunk = chunks_[ask.chunk];
+  if (ask.via != Via::kFollows && ask.expected_us > 0) {
+    const adapt::TimeUs actual_us = NowUs() - ask.asked_us;
+    chunk.outcome.expected_ms += Milliseconds(ask.expected_us);
+    chunk.outcome.transfer_ms += Milliseconds(actual_us);
+    link_.OnForecast(ask.expected_us, actual_us);
+  }
+  if (absl::Status status = chunk.assembly->End(ask_id); !status.ok()) {
+    FailAsk(ask_id, {RecomputeReason::kDamaged, std::string(status.message()), true});
+    return;
+  }
+  if (ask.via != Via::kCarries) return;
+  share_.Complete(ask.transfer,
+                  std::make_shared<const std::vector<TransferShare::Piece>>(std::move(ask.pieces)));
 }
 
 void LoadSession::FailAsk(uint32_t ask_id, const Failure& failure) {
@@ -150,8 +194,8 @@ void LoadSession::Handle(GroupDone& done) {
 }
 
 void LoadSession::Handle(StreamEnded& ended) {
-  for (const auto& [id, ask] : asks_) {
-    if (ask.live) link_.OnDropped(ask.missing_bytes);
+  for (auto& [id, ask] : asks_) {
+    if (ask.live) LeaveTransfer(id, ask);
   }
   asks_.clear();
   const absl::Status& status = refused_.ok() ? ended.status : refused_;
@@ -160,12 +204,11 @@ void LoadSession::Handle(StreamEnded& ended) {
   if (expired) link_failure_ = WhyLate();
   const bool broken = link_failure_.reason == RecomputeReason::kServerUnavailable && !expired;
   if (broken && reconnects_ < kMaxReconnects) {
-    ++reconnects_;
     member_->Apply(adapt::LinkLost{true});
-    if (fetch_.Open().ok()) {
-      member_->Apply(adapt::LinkRestored{});
-      return;
-    }
+    const adapt::TimeUs pause_us = reconnects_ == 0 ? 0 : kMinReconnectPauseUs << (reconnects_ - 1);
+    ++reconnects_;
+    reconnect_us_ = NowUs() + pause_us;
+    return;
   }
   if (broken) server_ = ServerState::kFailed;
   member_->Apply(adapt::LinkLost{false});

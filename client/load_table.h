@@ -29,24 +29,33 @@ class LoadTable {
     uint64_t id() const { return id_; }
     bool cancelled() const override { return table_.stopping() || abandoned_(); }
     uint32_t computed_chunks() const override { return computed_tokens_.load() / chunk_tokens_; }
+    void OnCompute(uint32_t chunk_index) override { compute_(chunk_index); }
 
    private:
     friend class LoadTable;
 
-    Entry(LoadTable& table, uint64_t id, uint32_t chunk_tokens, std::function<bool()> abandoned)
-        : table_(table), id_(id), chunk_tokens_(chunk_tokens), abandoned_(std::move(abandoned)) {}
+    Entry(LoadTable& table, uint64_t id, uint32_t chunk_tokens, std::function<bool()> abandoned,
+          std::function<void(uint32_t)> compute)
+        : table_(table),
+          id_(id),
+          chunk_tokens_(chunk_tokens),
+          abandoned_(std::move(abandoned)),
+          compute_(std::move(compute)) {}
 
     LoadTable& table_;
     const uint64_t id_;
     const uint32_t chunk_tokens_;
     const std::function<bool()> abandoned_;
+    const std::function<void(uint32_t)> compute_;
     std::atomic<uint32_t> computed_tokens_ = 0;
   };
 
   explicit LoadTable(size_t max_loads) : max_loads_(max_loads) {}
 
-  // nullptr when the limit is reached. `abandoned` is polled for as long as the entry lives.
-  std::unique_ptr<Entry> Enter(uint32_t chunk_tokens, std::function<bool()> abandoned);
+  // nullptr when the limit is reached. `abandoned` is polled for as long as the entry lives;
+  // `compute` gets the chunks that the engine is to compute, from the thread that loads.
+  std::unique_ptr<Entry> Enter(uint32_t chunk_tokens, std::function<bool()> abandoned,
+                               std::function<void(uint32_t)> compute);
   // False if no such load is running. A report never takes back an earlier one.
   bool ReportComputed(uint64_t load_id, uint32_t computed_tokens);
   // From now on every load is cancelled.

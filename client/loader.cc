@@ -5,9 +5,13 @@
 #include "client/decode_pool.h"
 #include "client/load_session.h"
 #include "client/shared_link.h"
+#include "client/transfer_share.h"
 
 namespace sluice::client {
 namespace {
+
+// Of transfers that are over, for loads that begin a moment later than others of the same context.
+constexpr uint64_t kKeptTransferBytes = uint64_t{32} << 20;
 
 class StreamLoader final : public Loader {
  public:
@@ -17,7 +21,8 @@ class StreamLoader final : public Loader {
   LoadResult Load(const codec::Profile& profile, const LoadOptions& options, PlaneSink& sink,
                   const std::function<void(const ChunkOutcome&)>& on_outcome,
                   LoadControl* control) override {
-    return LoadSession(*store_, link_, pool_, config_, profile, options, sink, on_outcome, control)
+    return LoadSession(*store_, link_, share_, pool_, config_, profile, options, sink, on_outcome,
+                       control)
         .Run();
   }
 
@@ -25,6 +30,7 @@ class StreamLoader final : public Loader {
     LinkStatus status;
     status.breaker_open = link_.breaker_open();
     status.bytes_per_s = link_.View().bytes_per_s;
+    status.forecast_error = link_.forecast_error();
     return status;
   }
 
@@ -32,6 +38,7 @@ class StreamLoader final : public Loader {
   const std::shared_ptr<RemoteStore> store_;
   const Config config_;
   mutable SharedLink link_;
+  TransferShare share_{kKeptTransferBytes};
   DecodePool pool_;
 };
 

@@ -56,6 +56,8 @@ struct ChunkOutcome {
   uint64_t bytes = 0;      // payload received for the chunk
   double ms = 0;           // from the start of the load to the last write
   double bytes_per_s = 0;  // measured while the chunk was on its way
+  double expected_ms = 0;  // time of its bytes on the link, as forecast when they were asked for
+  double transfer_ms = 0;  // and as it was
   std::string message;
 };
 
@@ -124,6 +126,7 @@ class Loader {
   struct LinkStatus {
     bool breaker_open = false;
     double bytes_per_s = 0;
+    double forecast_error = 0;  // relative, smoothed over asks
   };
   virtual LinkStatus link_status() const = 0;
 };

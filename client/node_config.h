@@ -19,6 +19,8 @@ struct NodeConfig {
   // Folder of the profiles that were fetched; empty: none. At most 4096 bytes.
   std::string profile_cache_dir = "/var/cache/sluice-node/profiles";
   uint64_t profile_cache_bytes = uint64_t{16} << 30;  // of its files; 1 MiB .. 1 TiB
+  // What computing costs, as learnt from the engines; empty: not kept. At most 4096 bytes.
+  std::string prefill_file = "/var/lib/sluice-node/prefill.json";
   uint32_t drain_ms = 5000;  // how long saves may go on after SIGTERM; 0 .. 600000
   // [load]
   uint32_t reserve_ms = 20;     // of every SLO, kept for the last decode; 0 .. 10000

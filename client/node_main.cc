@@ -109,6 +109,7 @@ std::unique_ptr<NodeService> MakeService(const NodeConfig& config) {
   service.requests.max_chunk_bytes = config.limits.chunk_bytes;
   service.max_pools = config.limits.pools;
   service.max_loads = config.limits.loads;
+  service.prefill_file = config.prefill_file;
   service.saver.threads = config.save_threads;
   service.saver.max_saves = config.limits.saves;
   service.saver.put_timeout = absl::Milliseconds(config.put_timeout_ms);

@@ -63,12 +63,15 @@ v1::LoadEvent ToEvent(const ChunkOutcome& outcome) {
   chunk->set_bytes(outcome.bytes);
   chunk->set_ms(outcome.ms);
   chunk->set_bytes_per_s(outcome.bytes_per_s);
+  chunk->set_expected_ms(outcome.expected_ms);
+  chunk->set_transfer_ms(outcome.transfer_ms);
   chunk->set_message(outcome.message);
   return event;
 }
 
 static_assert(static_cast<int>(RecomputeReason::kNone) == v1::RECOMPUTE_REASON_NONE);
-static_assert(static_cast<int>(RecomputeReason::kNodeBusy) == v1::RECOMPUTE_REASON_NODE_BUSY);
+static_assert(static_cast<int>(RecomputeReason::kComputeFaster) ==
+              v1::RECOMPUTE_REASON_COMPUTE_FASTER);
 
 v1::SaveEvent ToEvent(const SaveProgress& progress) {
   v1::SaveEvent event;
@@ -134,10 +137,12 @@ NodeService::NodeService(std::shared_ptr<RemoteStore> store, std::unique_ptr<Loa
       config_(std::move(config)),
       pools_(config_.max_pools),
       loads_(config_.max_loads),
+      prefill_costs_(config_.prefill_file),
       saver_(store_, config_.saver) {}
 
 bool NodeService::Stop(absl::Time deadline) {
   loads_.Stop();
+  prefill_costs_.Save().IgnoreError();
   return saver_.Drain(deadline);
 }
 
@@ -241,7 +246,16 @@ LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& 
   options.skip_chunks = arguments.skip_chunks;
   // The SLO runs from the arrival of the request; hashing a long context takes its share.
   options.slo = std::max(arguments.slo - (absl::Now() - arrival), absl::ZeroDuration());
+  options.limit = std::max(arguments.limit - (absl::Now() - arrival), absl::ZeroDuration());
+  options.weight = arguments.weight;
   options.capability = arguments.capability;
+  const uint32_t num_chunks = static_cast<uint32_t>(context.chunk_keys.size());
+  const uint32_t chunk_tokens = context.descriptor.chunk_tokens;
+  PrefillCosts::Forecast forecast =
+      prefill_costs_.Predict(PrefillModel(context.descriptor), num_chunks, chunk_tokens,
+                             arguments.num_tokens - num_chunks * chunk_tokens);
+  options.compute_us = std::move(forecast.chunk_us);
+  options.tail_us = forecast.tail_us;
   options.max_level = arguments.max_level;
   options.load_id = arguments.request_id;
   return loader_->Load(**profile, options, sink, send, control);
@@ -250,7 +264,15 @@ LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& 
 v1::LoadSummary NodeService::Finish(const LoadArguments& arguments, const LoadResult& result) {
   v1::LoadSummary summary;
   uint32_t prefix_chunks = arguments.skip_chunks;
+  double expected_ms = 0, transfer_ms = 0;
   for (const ChunkOutcome& outcome : result.outcomes) {
+    spdlog::debug(
+        "event=chunk request={} chunk={} reason={} level={} bytes={} expected_ms={:.1f} "
+        "transfer_ms={:.1f}",
+        Quoted(arguments.request_id), outcome.chunk_index, RecomputeReasonName(outcome.reason),
+        int{outcome.level}, outcome.bytes, outcome.expected_ms, outcome.transfer_ms);
+    expected_ms += outcome.expected_ms;
+    transfer_ms += outcome.transfer_ms;
     if (outcome.reason != RecomputeReason::kNone) continue;
     summary.set_loaded_chunks(summary.loaded_chunks() + 1);
     if (outcome.chunk_index == prefix_chunks) ++prefix_chunks;
@@ -266,9 +288,10 @@ v1::LoadSummary NodeService::Finish(const LoadArguments& arguments, const LoadRe
   const double slo_ms = absl::ToDoubleMilliseconds(arguments.slo);
   if (slo_ms > 0 && result.ms > slo_ms) ++counters_.late_loads;
   spdlog::info(
-      "event=load request={} loaded_chunks={} recompute_chunks={} bytes={} ms={:.1f} slo_ms={}",
+      "event=load request={} loaded_chunks={} recompute_chunks={} bytes={} ms={:.1f} slo_ms={} "
+      "expected_ms={:.1f} transfer_ms={:.1f}",
       Quoted(arguments.request_id), summary.loaded_chunks(), summary.recompute_chunks(),
-      summary.bytes(), summary.ms(), slo_ms);
+      summary.bytes(), summary.ms(), slo_ms, expected_ms, transfer_ms);
   return summary;
 }
 
@@ -281,13 +304,18 @@ grpc::Status NodeService::Load(grpc::ServerContext* context, const v1::LoadReque
       CheckedLoad(*request, (*pool)->blocks().layout(), (*pool)->profile_id(), config_.requests);
   RETURN_GRPC_IF_ERROR(arguments.status());
 
-  const CallLimit limit(context, arrival + absl::Milliseconds(request->slo_ms()) + kReadGrace);
+  const CallLimit limit(context, arrival + arguments->limit + kReadGrace);
   RegisteredPool& used_pool = **pool;
   const auto abandoned = [context, &used_pool] {
     return context->IsCancelled() || used_pool.closing();
   };
+  const auto compute = [writer](uint32_t chunk_index) {
+    v1::LoadEvent event;
+    event.mutable_compute()->set_chunk_index(chunk_index);
+    writer->Write(event);
+  };
   const std::unique_ptr<LoadTable::Entry> entry =
-      loads_.Enter(arguments->context.descriptor.chunk_tokens, abandoned);
+      loads_.Enter(arguments->context.descriptor.chunk_tokens, abandoned, compute);
   v1::LoadEvent started;
   started.mutable_started()->set_load_id(entry == nullptr ? 0 : entry->id());
   started.mutable_started()->set_num_chunks(
@@ -300,6 +328,15 @@ grpc::Status NodeService::Load(grpc::ServerContext* context, const v1::LoadReque
   v1::LoadEvent last;
   *last.mutable_summary() = Finish(*arguments, result);
   writer->Write(last);
+  return grpc::Status::OK;
+}
+
+grpc::Status NodeService::ReportPrefill(grpc::ServerContext* /*context*/,
+                                        const v1::ReportPrefillRequest* request,
+                                        v1::ReportPrefillResponse* /*response*/) {
+  const auto arguments = CheckedPrefill(*request);
+  RETURN_GRPC_IF_ERROR(arguments.status());
+  prefill_costs_.Report(arguments->model, arguments->timings, absl::Now());
   return grpc::Status::OK;
 }
 
@@ -365,6 +402,7 @@ grpc::Status NodeService::Status(grpc::ServerContext* /*context*/,
   response->set_server(store_->address());
   response->set_breaker(link.breaker_open ? v1::BREAKER_STATE_OPEN : v1::BREAKER_STATE_CLOSED);
   response->set_link_bytes_per_s(link.bytes_per_s);
+  response->set_link_forecast_error(link.forecast_error);
   response->set_pools(static_cast<uint32_t>(pools_.size()));
   response->set_loads(static_cast<uint32_t>(loads_.size()));
   response->set_saves(static_cast<uint32_t>(saver_.size()));

@@ -15,6 +15,7 @@
 #include "client/loader.h"
 #include "client/node_validate.h"
 #include "client/pool_registry.h"
+#include "client/prefill_costs.h"
 #include "client/profile_store.h"
 #include "client/remote_store.h"
 #include "client/saver.h"
@@ -29,6 +30,7 @@ class NodeService final : public v1::Node::Service {
     RequestLimits requests;
     size_t max_pools = 64;
     size_t max_loads = 16;
+    std::string prefill_file;  // empty: not kept
     Saver::Config saver;
   };
 
@@ -48,6 +50,8 @@ class NodeService final : public v1::Node::Service {
                      v1::QueryResponse* response) override;
   grpc::Status Load(grpc::ServerContext* context, const v1::LoadRequest* request,
                     grpc::ServerWriter<v1::LoadEvent>* writer) override;
+  grpc::Status ReportPrefill(grpc::ServerContext* context, const v1::ReportPrefillRequest* request,
+                             v1::ReportPrefillResponse* response) override;
   grpc::Status ReportComputed(grpc::ServerContext* context,
                               const v1::ReportComputedRequest* request,
                               v1::ReportComputedResponse* response) override;
@@ -68,9 +72,8 @@ class NodeService final : public v1::Node::Service {
   absl::StatusOr<std::shared_ptr<RegisteredPool>> MakePool(grpc::ServerContext* context,
                                                            const v1::RegisterPoolRequest& request);
   // Runs the load, or answers for it when there is no room. `send` sends an outcome.
-  LoadResult RunLoad(const LoadArguments& arguments, RegisteredPool& pool,
-                     LoadControl* control, absl::Time arrival,
-                     const std::function<void(const ChunkOutcome&)>& send);
+  LoadResult RunLoad(const LoadArguments& arguments, RegisteredPool& pool, LoadControl* control,
+                     absl::Time arrival, const std::function<void(const ChunkOutcome&)>& send);
   // Counts and logs a finished load, and sums it up.
   v1::LoadSummary Finish(const LoadArguments& arguments, const LoadResult& result);
   grpc::Status FollowSave(grpc::ServerContext* context, const std::shared_ptr<SaveTicket>& ticket,
@@ -85,6 +88,7 @@ class NodeService final : public v1::Node::Service {
   Counters counters_;
   PoolRegistry pools_;
   LoadTable loads_;
+  PrefillCosts prefill_costs_;
   Saver saver_;
 };
 

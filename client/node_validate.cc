@@ -1,5 +1,6 @@
 #include "client/node_validate.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -192,7 +193,20 @@ absl::StatusOr<LoadArguments> CheckedLoad(const v1::LoadRequest& request, const 
     return OutOfRange("recompute", request.recompute(), v1::RECOMPUTE_CAPABILITY_NONE,
                       v1::RECOMPUTE_CAPABILITY_ANY);
   }
+  if (request.limit_ms() > kMaxSloMs) {
+    return OutOfRange("limit_ms", request.limit_ms(), 0, kMaxSloMs);
+  }
+  if (request.weight() != 0) {
+    if (!(request.weight() >= kMinWeight && request.weight() <= kMaxWeight)) {
+      return absl::InvalidArgumentError(absl::StrCat("weight is ", request.weight(), "; ",
+                                                     kMinWeight, "..", kMaxWeight,
+                                                     " are allowed, and 0 for 1"));
+    }
+    spec.weight = request.weight();
+  }
   spec.slo = absl::Milliseconds(request.slo_ms());
+  spec.limit = absl::Milliseconds(std::max(request.slo_ms(), request.limit_ms()));
+  spec.num_tokens = static_cast<uint32_t>(request.token_ids_size());
   spec.capability = static_cast<adapt::RecomputeCapability>(request.recompute());
   ASSIGN_OR_RETURN(spec.context,
                    ToContext(request.identity(), request.token_ids(), profile_id, limits));
@@ -205,6 +219,34 @@ absl::StatusOr<LoadArguments> CheckedLoad(const v1::LoadRequest& request, const 
                    ToBlocks(request.block_ids(), static_cast<size_t>(request.token_ids_size()),
                             spec.context, layout, spec.skip_chunks));
   return spec;
+}
+
+std::string PrefillModel(const codec::NamespaceDescriptor& descriptor) {
+  return absl::StrCat(descriptor.model, "@", descriptor.revision);
+}
+
+absl::StatusOr<PrefillArguments> CheckedPrefill(const v1::ReportPrefillRequest& request) {
+  codec::NamespaceDescriptor descriptor;
+  descriptor.model = request.identity().model();
+  descriptor.revision = request.identity().revision();
+  descriptor.chunk_tokens = codec::NamespaceDescriptor::kMinChunkTokens;
+  RETURN_IF_ERROR(descriptor.Validate());
+  if (request.timings_size() > kMaxTimings) {
+    return OutOfRange("number of timings", request.timings_size(), 0, kMaxTimings);
+  }
+  PrefillArguments arguments;
+  arguments.model = PrefillModel(descriptor);
+  for (int i = 0; i < request.timings_size(); ++i) {
+    const v1::PrefillTiming& timing = request.timings(i);
+    if (!(timing.ms() > 0 && timing.ms() <= kMaxPrefillMs)) {
+      return absl::InvalidArgumentError(absl::StrCat("timings[", i, "].ms is ", timing.ms(),
+                                                     "; more than 0 and at most ", kMaxPrefillMs,
+                                                     " are allowed"));
+    }
+    arguments.timings.push_back({timing.new_tokens(), timing.context_tokens(),
+                                 static_cast<adapt::TimeUs>(timing.ms() * 1e3)});
+  }
+  return arguments;
 }
 
 absl::StatusOr<SaveArguments> CheckedSave(const v1::SaveRequest& request, const BlockLayout& layout,

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "adapt/load_types.h"
 #include "client/block_layout.h"
+#include "client/prefill_costs.h"
 #include "codec/chunk_key.h"
 #include "codec/profile.h"
 #include "sluice/v1/node.pb.h"
@@ -23,6 +24,10 @@ namespace sluice::client {
 inline constexpr uint32_t kMaxSloMs = 600'000;
 inline constexpr uint32_t kMaxQueryMs = 60'000;
 inline constexpr size_t kMaxRequestIdBytes = 64;
+inline constexpr double kMinWeight = 0.01;
+inline constexpr double kMaxWeight = 100;
+inline constexpr int kMaxTimings = 1024;
+inline constexpr double kMaxPrefillMs = 3'600'000;
 
 // Limits that a request is held against, from the daemon's configuration.
 struct RequestLimits {
@@ -50,6 +55,9 @@ struct LoadArguments {
   std::vector<uint32_t> block_ids;  // of the full chunks
   absl::Duration slo;
   adapt::RecomputeCapability capability = adapt::RecomputeCapability::kNone;
+  absl::Duration limit;  // at least the SLO
+  double weight = 1;
+  uint32_t num_tokens = 0;   // of the whole context
   uint32_t skip_chunks = 0;  // at most the number of full chunks
   std::optional<codec::Level> max_level;
   std::string request_id;
@@ -71,6 +79,15 @@ struct QueryArguments {
 absl::StatusOr<LoadArguments> CheckedLoad(const v1::LoadRequest& request, const BlockLayout& layout,
                                           const codec::Digest& profile_id,
                                           const RequestLimits& limits);
+// The model's name in PrefillCosts, and the timings.
+struct PrefillArguments {
+  std::string model;
+  std::vector<PrefillCosts::Timing> timings;
+};
+
+absl::StatusOr<PrefillArguments> CheckedPrefill(const v1::ReportPrefillRequest& request);
+// Contexts of the same model and revision cost the same to compute.
+std::string PrefillModel(const codec::NamespaceDescriptor& descriptor);
 absl::StatusOr<SaveArguments> CheckedSave(const v1::SaveRequest& request, const BlockLayout& layout,
                                           const codec::Digest& profile_id,
                                           const RequestLimits& limits);

@@ -1,9 +1,17 @@
 #include "client/shared_link.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 namespace sluice::client {
+namespace {
+
+constexpr double kMostExpectedUs = 1e12;
+constexpr double kForecastGain = 0.05;  // of one forecast in the smoothed error
+
+}  // namespace
 
 adapt::TimeUs NowUs() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -44,9 +52,29 @@ int SharedLink::LoadedStep(LoadId id, uint32_t chunk) {
   return scheduler_.planner(id)->loaded_step(chunk);
 }
 
-void SharedLink::OnAsked(uint64_t bytes) {
+adapt::TimeUs SharedLink::OnAsked(uint64_t bytes) {
   absl::MutexLock lock(&mutex_);
-  estimator_.OnAsked(bytes, NowUs());
+  const adapt::TimeUs now = NowUs();
+  estimator_.OnAsked(bytes, now);
+  const adapt::LinkView view = estimator_.View(now);
+  if (!(view.mean_bytes_per_s > 0)) return 0;
+  const double us =
+      static_cast<double>(estimator_.outstanding_bytes()) / view.mean_bytes_per_s * 1e6;
+  return view.rtt_us + static_cast<adapt::TimeUs>(std::min(us, kMostExpectedUs)) + 1;
+}
+
+void SharedLink::OnForecast(adapt::TimeUs expected_us, adapt::TimeUs actual_us) {
+  const double error = std::abs(static_cast<double>(actual_us - expected_us)) /
+                       static_cast<double>(std::max<adapt::TimeUs>(expected_us, 1));
+  absl::MutexLock lock(&mutex_);
+  const double gain = forecast_known_ ? kForecastGain : 1;
+  forecast_error_ += gain * (error - forecast_error_);
+  forecast_known_ = true;
+}
+
+double SharedLink::forecast_error() {
+  absl::MutexLock lock(&mutex_);
+  return forecast_error_;
 }
 
 void SharedLink::OnBytes(uint64_t bytes) {

@@ -30,6 +30,7 @@ class SharedLink {
     Member(const Member&) = delete;
     Member& operator=(const Member&) = delete;
 
+    uint64_t id() const { return id_; }  // of the link's loads
     void Apply(const adapt::Event& event) { link_.Apply(id_, event); }
     // What is to be done now. Call after events, when woken, and every 10 ms.
     adapt::Actions Decide() { return link_.Decide(id_); }
@@ -48,12 +49,18 @@ class SharedLink {
   // member is gone. The link must outlive its members.
   std::unique_ptr<Member> Join(adapt::LoadSpec spec, std::function<void()> wake);
 
-  // See adapt::LinkEstimator.
-  void OnAsked(uint64_t bytes);
+  // See adapt::LinkEstimator. Returns the time until the last of these bytes is expected, behind
+  // those asked for before, by the estimate as it is; 0 while nothing is known.
+  adapt::TimeUs OnAsked(uint64_t bytes);
   void OnBytes(uint64_t bytes);
   void OnDropped(uint64_t bytes);
   void OnFirstByte(adapt::TimeUs elapsed_us, adapt::TimeUs queue_delay_us);
   adapt::LinkView View();
+
+  // How a forecast of OnAsked was kept.
+  void OnForecast(adapt::TimeUs expected_us, adapt::TimeUs actual_us);
+  // Smoothed |actual - expected| / expected; 0 before the first.
+  double forecast_error();
 
   // See adapt::CircuitBreaker.
   bool Allow();
@@ -74,6 +81,8 @@ class SharedLink {
   adapt::LinkEstimator estimator_ ABSL_GUARDED_BY(mutex_);
   adapt::LinkScheduler scheduler_ ABSL_GUARDED_BY(mutex_);
   std::map<LoadId, std::function<void()>> wakes_ ABSL_GUARDED_BY(mutex_);
+  double forecast_error_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool forecast_known_ ABSL_GUARDED_BY(mutex_) = false;
   adapt::CircuitBreaker breaker_ ABSL_GUARDED_BY(mutex_);
   std::minstd_rand jitter_ ABSL_GUARDED_BY(mutex_){static_cast<uint32_t>(NowUs())};
 };
