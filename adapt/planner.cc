@@ -91,7 +91,7 @@ void LoadPlanner::On(const StepFailed& event) {
 }
 
 void LoadPlanner::On(const ChunksComputed& event) {
-  if (!computes_beside()) return;
+  if (!computes_beside() && spec_.capability != RecomputeCapability::kAny) return;
   const uint32_t count = std::min<uint32_t>(event.num_chunks, chunks_.size());
   for (uint32_t i = 0; i < count; ++i) {
     chunks_[i].computed = true;

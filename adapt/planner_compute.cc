@@ -18,8 +18,7 @@ double TransferUs(double bytes, double bytes_per_s) {
 }  // namespace
 
 bool LoadPlanner::computes_beside() const {
-  return spec_.capability == RecomputeCapability::kBidirectional ||
-         spec_.capability == RecomputeCapability::kAny;
+  return spec_.capability == RecomputeCapability::kBidirectional;
 }
 
 bool LoadPlanner::cost_known() const {
