@@ -72,6 +72,8 @@ ChunkOutcome FromProto(const v1::ChunkOutcome& in) {
   outcome.bytes = in.bytes();
   outcome.ms = in.ms();
   outcome.bytes_per_s = in.bytes_per_s();
+  outcome.expected_ms = in.expected_ms();
+  outcome.transfer_ms = in.transfer_ms();
   outcome.message = in.message();
   return outcome;
 }

@@ -66,6 +66,8 @@ Json OutcomesToJson(const client::LoadResult& result) {
     chunk["bytes"] = outcome.bytes;
     chunk["ms"] = outcome.ms;
     chunk["bytes_per_s"] = outcome.bytes_per_s;
+    chunk["expected_ms"] = outcome.expected_ms;
+    chunk["transfer_ms"] = outcome.transfer_ms;
     if (!outcome.message.empty()) chunk["message"] = outcome.message;
     chunks.push_back(chunk);
   }
