@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "codec/calibration.h"
 
 namespace sluice::client {
 namespace {
@@ -42,6 +43,18 @@ std::vector<ChunkStep> ChooseSteps(const LoadOptions& options, const ChunkManife
   return steps;
 }
 
+// What a level loses: the divergence that calibration foretold for it, which grows with the square of
+// the error, corrected by the error that this chunk has; without one, the square of the error itself.
+double LossOf(const codec::Profile& profile, const ChunkManifest::Layer& layer) {
+  const double error = layer.mean_error;
+  const codec::Calibration* calibration = profile.calibration();
+  if (calibration == nullptr || layer.level >= calibration->levels.size()) return error * error;
+  const codec::LevelQuality& quality = calibration->levels[layer.level];
+  if (!(quality.predicted_kl > 0) || !(quality.mean_error > 0)) return error * error;
+  const double ratio = error / quality.mean_error;
+  return quality.predicted_kl * ratio * ratio;
+}
+
 }  // namespace
 
 ChunkPlan PlanChunk(const codec::Profile& profile, const LoadOptions& options, uint32_t chunk_index,
@@ -73,13 +86,13 @@ ChunkPlan PlanChunk(const codec::Profile& profile, const LoadOptions& options, u
             : "no level is stored");
   }
   plan.ladder.num_tokens = manifest.num_tokens;
-  double loss = manifest.layers[plan.steps.front().end_layer() - 1].mean_error;
+  double loss = LossOf(profile, manifest.layers[plan.steps.front().end_layer() - 1]);
   for (const ChunkStep& step : plan.steps) {
     uint64_t bytes = step.with_header ? manifest.header_bytes : 0;
     for (uint32_t layer = step.first_layer; layer < step.end_layer(); ++layer) {
       bytes += manifest.layers[layer].bytes;
     }
-    loss = std::min(loss, double{manifest.layers[step.end_layer() - 1].mean_error});
+    loss = std::min(loss, LossOf(profile, manifest.layers[step.end_layer() - 1]));
     plan.ladder.step_bytes.push_back(bytes);
     plan.ladder.step_loss.push_back(loss);
   }

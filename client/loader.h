@@ -108,7 +108,9 @@ class Loader {
     absl::Duration reserve = absl::Milliseconds(20);
     // Per load: frames, segments kept, decode scratch.
     uint64_t memory_limit_bytes = uint64_t{256} << 20;
-    double loss_stop = 0;       // chunks at or below this mean error are not refined
+    // Chunks at or below this loss are not refined: nats of divergence where the profile foretells
+    // them, else squares of the mean error.
+    double loss_stop = 0;
     size_t decode_threads = 0;  // of all loads together; 0: as the machine has, at most 4
   };
 
