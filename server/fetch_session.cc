@@ -39,6 +39,8 @@ FetchSession::FetchSession(Store* store, ChunkCache* cache, Options options)
       opened_at_(options_.clock()),
       queue_(options_.max_asks) {}
 
+FetchSession::~FetchSession() { Abort(); }
+
 absl::Status FetchSession::AddAsk(const Ask& ask) {
   absl::MutexLock lock(&mu_);
   auto has_room = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
@@ -46,6 +48,7 @@ absl::Status FetchSession::AddAsk(const Ask& ask) {
   };
   mu_.Await(absl::Condition(&has_room));
   const absl::Status status = queue_.Push(ask);
+  if (status.ok() && ask.fetch_class == FetchClass::kBase) CountBase(1);
   if (!absl::IsResourceExhausted(status)) return status;
   busy_.push_back(ask.id);
   return absl::OkStatus();
@@ -64,6 +67,30 @@ void FetchSession::CloseInput() {
 void FetchSession::Abort() {
   absl::MutexLock lock(&mu_);
   aborted_ = true;
+  CountBase(-static_cast<int>(bases_));
+}
+
+void FetchSession::CountBase(int change) {
+  bases_ += change;
+  if (options_.gate == nullptr || change == 0) return;
+  if (change > 0) {
+    options_.gate->BaseArrived();
+  } else {
+    options_.gate->BaseGone(static_cast<size_t>(-change));
+  }
+}
+
+void FetchSession::YieldToBases() {
+  if (options_.gate == nullptr) return;
+  bool refines = false;
+  {
+    absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(this, &FetchSession::HasWork));
+    const QueuedAsk* front = queue_.Front();
+    refines = !aborted_ && front != nullptr && !front->cancelled &&
+              front->ask.fetch_class == FetchClass::kRefinement;
+  }
+  if (refines) options_.gate->YieldToBases();
 }
 
 bool FetchSession::idle() const {
@@ -76,9 +103,13 @@ bool FetchSession::HasWork() const {
 }
 
 bool FetchSession::NextFrame(Frame* frame) {
+  {
+    absl::MutexLock lock(&mu_);
+    serving_ = false;  // the frame before this one has been sent
+    if (queue_.empty()) reader_.reset();
+  }
+  YieldToBases();
   absl::ReleasableMutexLock lock(&mu_);
-  serving_ = false;  // the frame before this one has been sent
-  if (queue_.empty()) reader_.reset();
   mu_.Await(absl::Condition(this, &FetchSession::HasWork));
   if (aborted_ || (queue_.empty() && busy_.empty())) return false;
   serving_ = true;
@@ -98,8 +129,11 @@ bool FetchSession::NextFrame(Frame* frame) {
   lock.Release();
   Serve(queued, frame);
   absl::MutexLock relock(&mu_);
+  const bool base = queued.ask.fetch_class == FetchClass::kBase;
+  if (base && options_.gate != nullptr) options_.gate->BaseMoves();
   if (frame->last) {
     queue_.Remove(queued.ask.id);
+    if (base && bases_ > 0) CountBase(-1);
   } else if (QueuedAsk* stored = queue_.Find(queued.ask.id); stored != nullptr) {
     stored->header = queued.header;
     stored->next_offset = queued.next_offset;

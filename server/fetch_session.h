@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "server/ask_queue.h"
 #include "server/chunk_cache.h"
+#include "server/class_gate.h"
 #include "server/indexed_store.h"
 #include "server/store.h"
 
@@ -41,10 +42,12 @@ class FetchSession {
     size_t max_frame_bytes = 1 << 20;
     size_t max_asks = 1024;
     Clock clock = [] { return absl::Now(); };
+    ClassGate* gate = nullptr;  // between loads; null: there are no others
   };
 
-  // Both must live longer.
+  // Store, cache and gate must live longer.
   FetchSession(Store* store, ChunkCache* cache, Options options);
+  ~FetchSession();
 
   // From the reading thread. Too many asks are answered kBusy; waits while too many such answers
   // have not been taken. InvalidArgument: the id is in use.
@@ -69,6 +72,9 @@ class FetchSession {
   // Makes reader_ that of the ask's chunk; checks the layers when the answer begins.
   absl::Status Prepare(QueuedAsk& queued);
   bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  // Before a refinement, bases of other loads may go first.
+  void YieldToBases();
+  void CountBase(int change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Store* const store_;
   ChunkCache* const cache_;
@@ -81,6 +87,7 @@ class FetchSession {
   bool serving_ ABSL_GUARDED_BY(mu_) = false;
   bool input_closed_ ABSL_GUARDED_BY(mu_) = false;
   bool aborted_ ABSL_GUARDED_BY(mu_) = false;
+  size_t bases_ ABSL_GUARDED_BY(mu_) = 0;  // asks for them that the gate counts
 
   // Of the writing thread alone: the chunk of the last frame.
   std::optional<Digest> reader_key_;

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/chunk_cache.h"
+#include "server/class_gate.h"
 #include "server/config.h"
 #include "server/indexed_store.h"
 #include "server/service_streams.h"
@@ -91,6 +92,7 @@ class StoreService final : public v1::Store::Service {
   const Clock clock_;
   const absl::Time started_at_;
   UploadTable uploads_;
+  ClassGate class_gate_;
   StreamRegistry streams_;
   std::atomic<bool> draining_ = false;
   std::atomic<uint64_t> lookup_keys_ = 0;

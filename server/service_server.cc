@@ -15,7 +15,7 @@ namespace sluice::server {
 
 namespace {
 
-constexpr int kUnaryThreads = 64;    // besides those of streams
+constexpr int kUnaryThreads = 64;  // besides those of streams
 // Calls of one connection at a time: one client that reads no answers cannot take all threads.
 constexpr int kCallsPerConnection = 100;
 constexpr int kKeepaliveMs = 20000;  // a peer that has vanished is noticed after about 30 s

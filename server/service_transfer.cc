@@ -26,9 +26,9 @@ absl::Status StoreService::DoFetch(grpc::ServerContext* context, FetchStream* st
     return absl::InvalidArgumentError("open: must be the first message of the stream");
   }
   ASSIGN_OR_RETURN(const FetchOpening opening, ReadFetchOpen(request.open()));
-  FetchSession session(
-      store_, cache_,
-      {opening.namespace_digest, limits_.max_frame_bytes, limits_.max_asks_in_flight, clock_});
+  FetchSession session(store_, cache_,
+                       {opening.namespace_digest, limits_.max_frame_bytes,
+                        limits_.max_asks_in_flight, clock_, &class_gate_});
   entry.SetSession(&session);
   uint64_t sent = 0;
   std::thread writer([&] { sent = SendFrames(stream, session); });

@@ -94,18 +94,21 @@ class Process:
 
 
 class Server(Process):
-    """`config` is TOML text, `listen` an address to take again after a restart."""
+    """`config` is TOML text, `listen` an address to take again after a restart; `prefix` are words
+    before the command."""
 
-    def __init__(self, folder, data, *arguments, name="sluiced", listen="127.0.0.1:0", config=""):
+    def __init__(self, folder, data, *arguments, name="sluiced", listen="127.0.0.1:0", config="",
+                 prefix=()):
         port_file = folder / f"{name}.port"
         port_file.unlink(missing_ok=True)
         config_file = folder / f"{name}.toml"
         config_file.write_text(config, encoding="utf-8")
         super().__init__(folder, name, [
-            os.environ["SLUICE_SLUICED"], "--config", config_file, "--data-dir", data,
+            *prefix, os.environ["SLUICE_SLUICED"], "--config", config_file, "--data-dir", data,
             "--listen", listen, "--port-file", port_file, *arguments])
         self.data = data
-        self.address = "127.0.0.1:" + self.read_file_when_written(port_file)[0]
+        host = listen.rpartition(":")[0]
+        self.address = f"{host}:{self.read_file_when_written(port_file)[0]}"
 
 
 class Link(Process):

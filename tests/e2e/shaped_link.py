@@ -1,0 +1,82 @@
+"""A server behind a real link: a network namespace, a pair of interfaces, a token bucket filter.
+
+Needs the right to make network namespaces; `why_not()` says what is missing.
+"""
+import functools
+import itertools
+import os
+import shutil
+import subprocess
+
+COUNTER = itertools.count()
+BURST_BYTES = 32 << 10
+QUEUE_MS = 100  # how long bytes may wait in the link
+
+
+def run(*command):
+    subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
+
+
+@functools.lru_cache
+def why_not():
+    """None if links can be made here, else the reason."""
+    for program in ("ip", "tc"):
+        if shutil.which(program) is None:
+            return f"no program `{program}`"
+    try:
+        ShapedLink().close()
+    except (subprocess.CalledProcessError, OSError) as error:
+        return f"no right to make network namespaces: {getattr(error, 'stderr', '') or error}"
+    return None
+
+
+class ShapedLink:
+    """The server's end is in a namespace of its own; what it sends is shaped."""
+
+    def __init__(self):
+        number = next(COUNTER)
+        self.namespace = f"sluice-{os.getpid()}-{number}"
+        self.near, self.far = f"sl{os.getpid()}n{number}"[:15], f"sl{os.getpid()}f{number}"[:15]
+        subnet = (os.getpid() * 16 + number) % (1 << 14)
+        prefix = f"10.{200 + (subnet >> 8) % 50}.{subnet & 255}"
+        self.host = f"{prefix}.2"
+        run("ip", "netns", "add", self.namespace)
+        try:
+            run("ip", "link", "add", self.near, "type", "veth", "peer", "name", self.far,
+                "netns", self.namespace)
+            run("ip", "address", "add", f"{prefix}.1/30", "dev", self.near)
+            run("ip", "-n", self.namespace, "address", "add", f"{self.host}/30", "dev", self.far)
+            run("ip", "link", "set", self.near, "up")
+            run("ip", "-n", self.namespace, "link", "set", self.far, "up")
+            run("ip", "-n", self.namespace, "link", "set", "lo", "up")
+            self.set_rate(1000)
+        except BaseException:
+            self.close()
+            raise
+
+    def inside(self):
+        """Words before a command that is to run at the far end."""
+        return ("ip", "netns", "exec", self.namespace)
+
+    def set_rate(self, mbit):
+        run("tc", "-n", self.namespace, "qdisc", "replace", "dev", self.far, "root", "tbf",
+            "rate", f"{max(int(mbit * 1000), 8)}kbit", "burst", BURST_BYTES,
+            "latency", f"{QUEUE_MS}ms")
+
+    def set_up(self, up):
+        run("ip", "link", "set", self.near, "up" if up else "down")
+
+    def sent_bytes(self):
+        """What the far end has sent, headers included."""
+        text = subprocess.run(["ip", "netns", "exec", self.namespace, "cat",
+                               "/proc/net/dev"], check=True, capture_output=True, text=True).stdout
+        for line in text.splitlines():
+            name, _, numbers = line.strip().partition(":")
+            if name == self.far:
+                return int(numbers.split()[8])
+        raise AssertionError(f"no interface {self.far}")
+
+    def close(self):
+        # The interfaces go with the namespace.
+        subprocess.run(["ip", "link", "delete", self.near], check=False, capture_output=True)
+        subprocess.run(["ip", "netns", "delete", self.namespace], check=False, capture_output=True)
