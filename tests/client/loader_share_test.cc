@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <mutex>
 #include <set>
 #include <thread>
 
+#include "absl/synchronization/mutex.h"
 #include "tests/client/scripted_store.h"
 
 namespace sluice::client {
@@ -21,15 +21,19 @@ const TestContext& Context() {
 // Counts writes; what is written is checked by other tests.
 class CountingSink final : public PlaneSink {
  public:
-  absl::Status Write(uint32_t chunk_index, size_t group,
-                     std::span<const std::span<const std::byte>>) override {
+  absl::Status Write(uint32_t chunk_index, size_t group, const codec::GroupDecoder&) override {
+    absl::MutexLock lock(&mutex_);
     written_.insert({chunk_index, group});
     return absl::OkStatus();
   }
-  size_t size() const { return written_.size(); }
+  size_t size() {
+    absl::MutexLock lock(&mutex_);
+    return written_.size();
+  }
 
  private:
-  std::set<std::pair<uint32_t, size_t>> written_;
+  absl::Mutex mutex_;
+  std::set<std::pair<uint32_t, size_t>> written_ ABSL_GUARDED_BY(mutex_);
 };
 
 class Control final : public LoadControl {
