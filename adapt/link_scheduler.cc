@@ -62,6 +62,12 @@ std::vector<LinkScheduler::LoadId> LinkScheduler::Decide(const Tick& tick, TimeU
   return waiting;
 }
 
+TimeUs LinkScheduler::WakeUs(TimeUs now_us) const {
+  TimeUs wake_us = now_us + LoadPlanner::kTickUs;
+  for (const auto& [id, load] : loads_) wake_us = std::min(wake_us, load.planner.WakeUs());
+  return std::max(wake_us, now_us);
+}
+
 Actions LinkScheduler::TakeActions(LoadId id) {
   const auto found = loads_.find(id);
   return found == loads_.end() ? Actions{} : std::exchange(found->second.waiting, Actions{});

@@ -39,6 +39,8 @@ class LinkScheduler {
   void Apply(LoadId id, const Event& event, TimeUs now_us);
   // Lets time pass for all loads and hands out the link. Returns the loads for which actions wait.
   std::vector<LoadId> Decide(const Tick& tick, TimeUs now_us);
+  // When Decide is due at the latest, after one at `now_us`.
+  TimeUs WakeUs(TimeUs now_us) const;
   // Empty for a load that is not there.
   Actions TakeActions(LoadId id);
   // Null for a load that is not there.

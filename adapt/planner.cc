@@ -135,6 +135,15 @@ void LoadPlanner::On(const Tick& event) {
   FinishChunks();
 }
 
+TimeUs LoadPlanner::WakeUs() const {
+  const TimeUs last_base_us = end_us_ - std::max<TimeUs>(spec_.reserve_us, 0);
+  TimeUs wake_us = now_us_ + kTickUs;
+  for (const TimeUs at_us : {refine_until_us(), last_base_us, end_us_}) {
+    if (at_us > now_us_) wake_us = std::min(wake_us, at_us);
+  }
+  return wake_us;
+}
+
 int LoadPlanner::loaded_step(uint32_t chunk) const {
   return chunk < chunks_.size() ? chunks_[chunk].loaded : -1;
 }
@@ -222,13 +231,16 @@ void LoadPlanner::CutSuffix() {
 
 // Closes the chunks that have what they can get.
 void LoadPlanner::CloseSettled() {
-  const bool over = now_us_ >= refine_until_us() || link_state_ == LinkState::kLost;
+  const bool late = now_us_ >= refine_until_us();
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
     const Chunk& chunk = chunks_[i];
-    if (chunk.state != State::kOpen || chunk.loaded < 0 || chunk.asked > chunk.loaded) continue;
+    if (chunk.state != State::kOpen || chunk.loaded < 0) continue;
+    // A refinement that is not decoded by now must not make the load late.
+    if (late) CloseChunk(i, "too late to refine");
+    if (late || chunk.asked > chunk.loaded) continue;
     double gain = 0;
-    if (over) {
-      CloseChunk(i, "no time or link to refine it");
+    if (link_state_ == LinkState::kLost) {
+      CloseChunk(i, "no link to refine it");
     } else if (!BestSteps(i, gain).has_value()) {
       CloseChunk(i, "good enough or at its finest step");
     }

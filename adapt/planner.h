@@ -43,6 +43,9 @@ class LoadPlanner {
   // Any event may come at any time; what concerns final chunks is ignored.
   Actions Apply(const Event& event, TimeUs now_us);
 
+  // When the next tick is due at the latest, after one now.
+  TimeUs WakeUs() const;
+
   // An ask that the load would make now.
   struct Wish {
     uint32_t chunk = 0;

@@ -302,7 +302,7 @@ class Simulation {
       const Actions actions = driver_.TakeActions(loads_[i].id);
       if (!actions.empty()) Carry(i, actions);
     }
-    next_tick_us_ = now_ + adapt::LoadPlanner::kTickUs;
+    next_tick_us_ = std::max(driver_.WakeUs(now_), now_ + 1);
   }
 
   void Carry(size_t index, const Actions& actions) {

@@ -31,6 +31,7 @@ class LoadDriver {
   virtual void Apply(LoadId id, const adapt::Event& event, TimeUs now_us) = 0;
   virtual void Decide(const adapt::Tick& tick, TimeUs now_us) = 0;
   virtual adapt::Actions TakeActions(LoadId id) = 0;
+  virtual TimeUs WakeUs(TimeUs now_us) const { return now_us + adapt::LoadPlanner::kTickUs; }
 };
 
 // The code that ships.
@@ -46,6 +47,7 @@ class SluiceDriver : public LoadDriver {
   }
   void Decide(const adapt::Tick& tick, TimeUs now_us) override { scheduler_.Decide(tick, now_us); }
   adapt::Actions TakeActions(LoadId id) override { return scheduler_.TakeActions(id); }
+  TimeUs WakeUs(TimeUs now_us) const override { return scheduler_.WakeUs(now_us); }
   const adapt::LinkScheduler& scheduler() const { return scheduler_; }
 
  private:

@@ -135,7 +135,7 @@ class Comparison {
         totals[links_[i].set].samples.push_back(sample);
         totals[""].samples.push_back(sample);
         if (getenv("VERBOSE") && sample.feasible && sample.missed) {
-          std::printf("%s %s link %zu tokens %u slo %ld ttft %.3f best %.3f mean %.2f\n",
+          std::printf("V|%s|%s|%zu|%u|%ld|%.3f|%.3f|%.2f\n",//"%s %s link %zu tokens %u slo %ld ttft %.3f best %.3f mean %.2f\n",
                       policy.name, links_[i].name.c_str(), i, request.tokens, request.slo_us / 1000,
                       sample.ttft, static_cast<double>(best.ttft_us) / request.slo_us,
                       world.link.Amount(0, request.slo_us) / (request.slo_us * 1e-6) / kGbit);
