@@ -46,6 +46,7 @@ void LinkEstimator::OnFirstByte(TimeUs elapsed_us, TimeUs queue_delay_us) {
 LinkView LinkEstimator::View(TimeUs now_us) {
   Advance(now_us);
   LinkView view;
+  if (outstanding_bytes_ == 0) view.idle_us = now_us_ - idle_since_us_;
   view.rtt_us = Rtt();
   const double average = Average();
   if (outstanding_bytes_ > 0) {

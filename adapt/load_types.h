@@ -50,6 +50,7 @@ struct LinkView {
   double mean_bytes_per_s = 0;  // the estimate as it is
   TimeUs rtt_us = 0;
   bool stalled = false;
+  TimeUs idle_us = 0;  // for which nothing has been asked for, so the estimate is as old
 
   bool operator==(const LinkView&) const = default;
 };

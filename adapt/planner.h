@@ -35,6 +35,9 @@ class LoadPlanner {
   // No estimate keeps the engine from computing once this part of the SLO is over and a chunk is
   // not covered.
   static constexpr double kComputeBackstop = 0.1;
+  // A load is declined only by an estimate younger than this. Loads that are declined measure
+  // nothing: without a limit a link that was slow once would never be tried again.
+  static constexpr TimeUs kMaxEstimateAgeUs = 1000000;
   // A cut that is only for the sake of quality must remove this part of the loss.
   static constexpr double kCutGain = 0.05;
 

@@ -93,7 +93,7 @@ void LoadPlanner::DecideCompute() {
 // Before the first ask: is it worth while to load at all?
 void LoadPlanner::DecideDecline() {
   const bool measured = cost_known() && link_.mean_bytes_per_s > 0;
-  if (!measured || spec_.capability == RecomputeCapability::kNone) return;
+  if (!measured || link_.idle_us > kMaxEstimateAgeUs || spec_.capability == RecomputeCapability::kNone) return;
   double compute_us = 0, all_bytes = 0, last_bytes = 0;
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
     const Chunk& chunk = chunks_[i];
@@ -109,6 +109,8 @@ void LoadPlanner::DecideDecline() {
   const double load_us =
       static_cast<double>(link_.rtt_us) + TransferUs(bytes, link_.mean_bytes_per_s);
   if (all_bytes == 0 || compute_us > load_us) return;
+  // Loading beside an engine that is late anyway can only help.
+  if (computes_beside() && compute_us > static_cast<double>(last_ask_us_ - now_us_)) return;
   CutAt(0, "computing all of it is faster than loading");
 }
 
