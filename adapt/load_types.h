@@ -105,7 +105,8 @@ struct LinkRestored {
 // Time has passed: at least every 10 ms, and after other events.
 struct Tick {
   LinkView link;
-  double compute_scale = 1;  // measured over forecast computing time
+  double compute_scale = 1;       // measured over forecast computing time
+  double high_compute_scale = 0;  // which it hardly exceeds; 0: compute_scale
 
   bool operator==(const Tick&) const = default;
 };

@@ -125,6 +125,7 @@ void LoadPlanner::On(const Demoted&) { demoted_ = true; }
 void LoadPlanner::On(const Tick& event) {
   link_ = event.link;
   compute_scale_ = event.compute_scale;
+  high_compute_scale_ = std::max(event.high_compute_scale, event.compute_scale);
   Expire();
   if (link_.stalled) DropRefinements("the link has stalled");
   DecideDecline();

@@ -38,6 +38,9 @@ class LoadPlanner {
   // A load is declined only by an estimate younger than this. Loads that are declined measure
   // nothing: without a limit a link that was slow once would never be tried again.
   static constexpr TimeUs kMaxEstimateAgeUs = 1000000;
+  // As long as the rest would come in this many times the time left it is not given up for an engine
+  // that would be late as well.
+  static constexpr double kHopeless = 10;
   // A cut that is only for the sake of quality must remove this part of the loss.
   static constexpr double kCutGain = 0.05;
 
@@ -140,6 +143,7 @@ class LoadPlanner {
   TimeUs refine_until_us() const;          // later bytes would be late
   bool Covered() const;
   bool Computing() const;
+  bool OverBackstop() const;
   bool WantCompute() const;
   void DecideCompute();
   void DecideDecline();
@@ -157,6 +161,7 @@ class LoadPlanner {
   LinkState link_state_ = LinkState::kUp;
   LinkView link_;
   double compute_scale_ = 1;
+  double high_compute_scale_ = 1;
   TimeUs now_us_ = 0;
   bool demoted_ = false;
   bool want_compute_ = false;

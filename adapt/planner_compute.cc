@@ -38,7 +38,7 @@ TimeUs LoadPlanner::ComputeAfter() const {
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
     if (chunks_[i].state == State::kGivenUp && !chunks_[i].computed) us += ComputeUs(i);
   }
-  return us;
+  return static_cast<TimeUs>(static_cast<double>(us) * high_compute_scale_ / compute_scale_);
 }
 
 TimeUs LoadPlanner::refine_until_us() const { return last_ask_us_ - ComputeAfter(); }
@@ -57,12 +57,15 @@ bool LoadPlanner::Computing() const {
   return now_us_ - computing_since_us_ <= limit_us;
 }
 
+bool LoadPlanner::OverBackstop() const {
+  return static_cast<double>(now_us_ - spec_.start_us) >
+         kComputeBackstop * static_cast<double>(spec_.slo_us);
+}
+
 // Would the link alone make every chunk good in time? If that is in doubt the engine helps.
 bool LoadPlanner::WantCompute() const {
-  const bool over_backstop =
-      static_cast<double>(now_us_ - spec_.start_us) > kComputeBackstop * spec_.slo_us;
   if (link_.stalled || demoted_ || link_state_ != LinkState::kUp) return true;
-  if (!Covered() && over_backstop) return true;
+  if (!Covered() && OverBackstop()) return true;
   double missing_bytes = static_cast<double>(unanswered_bytes_);
   for (uint32_t i = next_compute_; i < chunks_.size(); ++i) {
     const Chunk& chunk = chunks_[i];
@@ -109,8 +112,9 @@ void LoadPlanner::DecideDecline() {
   const double load_us =
       static_cast<double>(link_.rtt_us) + TransferUs(bytes, link_.mean_bytes_per_s);
   if (all_bytes == 0 || compute_us > load_us) return;
-  // Loading beside an engine that is late anyway can only help.
-  if (computes_beside() && compute_us > static_cast<double>(last_ask_us_ - now_us_)) return;
+  // An engine that may be late leaves loading as the only hope.
+  const double high_us = compute_us * high_compute_scale_ / compute_scale_;
+  if (high_us > static_cast<double>(last_ask_us_ - now_us_)) return;
   CutAt(0, "computing all of it is faster than loading");
 }
 
@@ -140,20 +144,21 @@ void LoadPlanner::DecideCut() {
     if (flight.first_step == 0) missing_bytes += static_cast<double>(flight.missing_bytes);
   }
   const double left_us = static_cast<double>(refine_until_us() - now_us_);
-  if (TransferUs(missing_bytes, link_.bytes_per_s) <= left_us) {
+  const double load_us = TransferUs(missing_bytes, link_.mean_bytes_per_s);
+  if (load_us <= left_us) {
     const uint32_t best = BestCut(cut);
-    const int next = NextBase();
-    if (best < cut && (next < 0 || static_cast<uint32_t>(next) >= best)) {
+    // Not before what is kept is there: the cut uses up the time that a slower link would need.
+    if (best < cut && best <= covered) {
       CutAt(best, "computing the rest leaves time for more quality");
     }
     return;
   }
-  if (covered == cut) return;
-  const double slack_us = left_us - static_cast<double>(rest_us);
+  if (covered == cut || !(link_.mean_bytes_per_s > 0)) return;
+  const double compute_us = static_cast<double>(rest_us);
+  const double slack_us = left_us - compute_us * high_compute_scale_ / compute_scale_;
   if (slack_us >= 0) {
     if (slack_us < kTickUs) CutAt(covered, "the last moment at which computing meets the SLO");
-  } else if (static_cast<double>(rest_us) < TransferUs(missing_bytes, link_.mean_bytes_per_s) &&
-             link_.mean_bytes_per_s > 0) {
+  } else if (left_us <= 0 && compute_us < load_us) {
     CutAt(covered, "computing the rest is faster than loading it");
   }
 }
@@ -167,12 +172,13 @@ uint32_t LoadPlanner::BestCut(uint32_t end) const {
   double loss[kMaxSteps] = {};     // summed over tokens, once they have
   double computed_loss = 0;        // of the chunks behind the cut
   double after_us = 0;
+  const double high = high_compute_scale_ / compute_scale_;
   const auto good_loss = [&](const Chunk& chunk) {
     return std::max(chunk.ladder.step_loss[chunk.good], spec_.loss_stop) * chunk.ladder.num_tokens;
   };
   for (uint32_t i = 0; i < end; ++i) {
     computed_loss += good_loss(chunks_[i]);
-    after_us += static_cast<double>(ComputeUs(i));
+    after_us += static_cast<double>(ComputeUs(i)) * high;
   }
   const double left_us = static_cast<double>(refine_until_us() - now_us_);
   double best_loss = kNever, end_loss = kNever;
@@ -205,7 +211,7 @@ uint32_t LoadPlanner::BestCut(uint32_t end) const {
           std::max(chunk.ladder.step_loss[reached], spec_.loss_stop) * chunk.ladder.num_tokens;
     }
     computed_loss -= good_loss(chunk);
-    after_us -= static_cast<double>(ComputeUs(cut));
+    after_us -= static_cast<double>(ComputeUs(cut)) * high;
   }
   return best_loss < (1 - kCutGain) * end_loss ? best : end;
 }

@@ -88,14 +88,17 @@ void PrefillCost::Fit() {
 }
 
 void PrefillCost::UpdateScale() {
-  if (ratios_.empty()) {
-    scale_ = 1;
-    return;
-  }
-  std::vector<double> sorted(ratios_.begin(), ratios_.end());
-  const auto middle = sorted.begin() + static_cast<long>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  scale_ = *middle;
+  scale_ = 1;
+  high_scale_ = kUntrustedFactor;
+  if (ratios_.empty()) return;
+  const auto latest = ratios_.end() - static_cast<long>(std::min(ratios_.size(), kMedianRatios));
+  std::vector<double> sorted(latest, ratios_.end());
+  std::sort(sorted.begin(), sorted.end());
+  scale_ = sorted[sorted.size() / 2];
+  sorted.assign(ratios_.begin(), ratios_.end());
+  std::sort(sorted.begin(), sorted.end());
+  high_scale_ = sorted[static_cast<size_t>(kHighQuantile * static_cast<double>(sorted.size() - 1))];
+  if (sorted.size() < kTrustedRatios) high_scale_ *= kUntrustedFactor;
 }
 
 TimeUs PrefillCost::Forecast(uint32_t new_tokens, uint32_t context_tokens) const {

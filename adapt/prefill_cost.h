@@ -21,7 +21,11 @@ class PrefillCost {
  public:
   static constexpr size_t kMaxShapes = 48;   // (n, ctx) classes remembered
   static constexpr size_t kMinSamples = 2;   // after the first, which warms up
-  static constexpr size_t kMaxRatios = 9;    // of which s is the median
+  static constexpr size_t kMaxRatios = 256;  // latest, of which the high scale is a quantile
+  static constexpr size_t kMedianRatios = 9;  // the last of them, of which s is the median
+  static constexpr double kHighQuantile = 0.95;
+  static constexpr size_t kTrustedRatios = 32;    // fewer say too little of busy times
+  static constexpr double kUntrustedFactor = 4;   // by which it may then take longer
   static constexpr double kMaxScale = 1000;  // s is within [1 / kMaxScale, kMaxScale]
 
   // One shape of prefill, with the least time that it took.
@@ -49,6 +53,8 @@ class PrefillCost {
   TimeUs Forecast(uint32_t new_tokens, uint32_t context_tokens) const;
   // s: what the engine takes now over what Forecast says.
   double scale() const { return scale_; }
+  // What computing hardly exceeds: promises of an end are made with this.
+  double high_scale() const { return high_scale_; }
 
   State state() const;
   // Drops what is not a number or not positive.
@@ -65,6 +71,7 @@ class PrefillCost {
   double a_ = 0, b_ = 0, c_ = 0;
   std::deque<double> ratios_;
   double scale_ = 1;
+  double high_scale_ = 1;
 };
 
 }  // namespace sluice::adapt
