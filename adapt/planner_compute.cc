@@ -155,7 +155,9 @@ void LoadPlanner::DecideCut() {
   }
   if (covered == cut || !(link_.mean_bytes_per_s > 0)) return;
   const double compute_us = static_cast<double>(rest_us);
-  const double slack_us = left_us - compute_us * high_compute_scale_ / compute_scale_;
+  // Of a link that has stalled less is to be expected than of the engine.
+  const double margin = link_.stalled ? 1 : high_compute_scale_ / compute_scale_;
+  const double slack_us = left_us - compute_us * margin;
   if (slack_us >= 0) {
     if (slack_us < kTickUs) CutAt(covered, "the last moment at which computing meets the SLO");
   } else if (left_us <= 0 && compute_us < load_us) {
@@ -186,7 +188,7 @@ uint32_t LoadPlanner::BestCut(uint32_t end) const {
   for (uint32_t cut = 0;; ++cut) {
     const double budget = link_.bytes_per_s * (left_us - after_us) * 1e-6;
     double expected = kNever;
-    if (budget >= missing[0]) {
+    if (left_us >= after_us && budget >= missing[0]) {
       int step = 0;
       while (step + 1 < kMaxSteps && missing[step + 1] <= budget) ++step;
       expected = loss[step];
