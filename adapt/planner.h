@@ -8,9 +8,9 @@
 // that remove most loss per byte. Beside that the engine computes:
 // - bidirectional: from the front, one chunk after the other, while bases come from the back; the
 //   two meet. Always when the link alone would not make every chunk good in time.
-// - suffix: everything behind one cut, after the load. Bases come from the front; the cut moves
-// left
-//   when the rest is computed sooner than loaded, at the last moment at which that meets the SLO.
+// - suffix: everything behind one cut, after the load. Bases come from the front; the cut moves left
+//   when the link is late, at the last moment at which the engine is not, or for more quality. What
+//   the engine has to keep is judged by the time that it hardly exceeds.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,6 @@ class LoadPlanner {
   // A load is declined only by an estimate younger than this. Loads that are declined measure
   // nothing: without a limit a link that was slow once would never be tried again.
   static constexpr TimeUs kMaxEstimateAgeUs = 1000000;
-  // As long as the rest would come in this many times the time left it is not given up for an engine
-  // that would be late as well.
-  static constexpr double kHopeless = 10;
   // A cut that is only for the sake of quality must remove this part of the loss.
   static constexpr double kCutGain = 0.05;
 

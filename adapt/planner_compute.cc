@@ -129,7 +129,8 @@ uint32_t LoadPlanner::CoveredPrefix() const {
 
 // Where an engine that computes a suffix begins. As long as the link is expected to bring the rest
 // in time nothing is given up, except for quality. If it is not, the rest is left to the engine at
-// the last moment at which that meets the SLO; when nothing meets it, what ends sooner is done.
+// the last moment at which that meets the SLO; an engine that would be late as well leaves loading
+// as the only hope until the SLO is missed, and then what ends sooner is done.
 void LoadPlanner::DecideCut() {
   if (spec_.capability != RecomputeCapability::kSuffix || !cost_known()) return;
   const uint32_t covered = CoveredPrefix();

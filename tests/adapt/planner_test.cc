@@ -163,20 +163,25 @@ TEST(Planner, NothingIsAskedFromTheLastMomentOn) {
   EXPECT_TRUE(end.finished);
 }
 
-TEST(Planner, RefinementsOnTheirWayAreCancelledAtTheLastMoment) {
+TEST(Planner, RefinementsAreDroppedAtTheLastMoment) {
   Load planner(Spec(1, RecomputeCapability::kAny));
   const Actions first = planner.Decide(Link(), 0);
   Answer(planner, first.asks[0]);
-  planner.Happens(
-      BytesArrived{0, 1, 200});  // step 1 has arrived but is not decoded, step 2 has not arrived
+  // Step 1 has arrived but is not decoded, step 2 has not arrived: neither is waited for.
+  planner.Happens(BytesArrived{0, 1, 200});
   const Actions last = planner.Decide(Link(), kSlo - kReserve);
   EXPECT_THAT(last.cancels, ElementsAre(Cancels(0, 2)));
-  EXPECT_FALSE(last.finished);
-  planner.Happens(StepLoaded{0, 1});
-  const Actions end = planner.Decide(Link(), kSlo - 1);
-  EXPECT_TRUE(end.finished);
-  EXPECT_THAT(end.loaded, ElementsAre(0));
-  EXPECT_EQ(planner.loaded_step(0), 1);
+  EXPECT_TRUE(last.finished);
+  EXPECT_THAT(last.loaded, ElementsAre(0));
+  EXPECT_EQ(planner.loaded_step(0), 0);
+}
+
+TEST(Planner, WakesForTheLastMoment) {
+  LinkScheduler scheduler;
+  EXPECT_EQ(scheduler.WakeUs(5), 5 + LoadPlanner::kTickUs);
+  scheduler.Add(Spec(1, RecomputeCapability::kAny));
+  scheduler.Decide({Link(), 1, 1}, kSlo - kReserve - 3000);
+  EXPECT_EQ(scheduler.WakeUs(kSlo - kReserve - 3000), kSlo - kReserve);
 }
 
 TEST(Planner, StallCancelsRefinementsButNotBases) {

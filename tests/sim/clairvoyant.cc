@@ -26,11 +26,14 @@ class Clairvoyant {
     return (tokens_[end] - tokens_[first]) * model_.token_bytes * model_.size_shares[0];
   }
 
-  // All of `bytes` are there and decoded.
-  TimeUs LoadedUs(double bytes) const {
-    if (bytes <= 0) return start_us_;
-    return world_.link.TimeOf(bytes, start_us_ + world_.rtt_us / 2) + world_.rtt_us / 2 +
-           load_.decode_us.back();
+  // The bases of [first, end) are there and decoded.
+  TimeUs LoadedUs(size_t first, size_t end) const {
+    if (first >= end) return start_us_;
+    const TimeUs arrived_us =
+        world_.link.TimeOf(BaseBytes(first, end), start_us_ + world_.rtt_us / 2) +
+        world_.rtt_us / 2;
+    const TimeUs decode_us = static_cast<TimeUs>(end - first) * load_.decode_us.back();
+    return std::max(arrived_us + load_.decode_us.back(), start_us_ + world_.rtt_us + decode_us);
   }
   double BytesUntil(TimeUs loaded_us) const {
     return world_.link.Amount(start_us_ + world_.rtt_us / 2,
@@ -79,7 +82,7 @@ Bound ClairvoyantBidirectional(const World& world, const LoadModel& model, const
   for (size_t k = 0; k <= n; ++k) {
     const TimeUs gpu_us = known.ComputedUs(known.WorkUs(0, k), known.start_us());
     if (gpu_us <= known.token_end_us()) computed = k;
-    best_us = std::min(best_us, std::max(gpu_us, known.LoadedUs(known.BaseBytes(k, n))));
+    best_us = std::min(best_us, std::max(gpu_us, known.LoadedUs(k, n)));
   }
   bound.ttft_us = known.TtftUs(best_us);
   bound.feasible = best_us <= known.token_end_us();
@@ -93,7 +96,7 @@ Bound ClairvoyantLoadOnly(const World& world, const LoadModel& model, const SimL
   const Clairvoyant known(world, model, load);
   const size_t n = known.num_chunks();
   Bound bound;
-  const TimeUs end_us = known.LoadedUs(known.BaseBytes(0, n));
+  const TimeUs end_us = known.LoadedUs(0, n);
   bound.ttft_us = known.TtftUs(end_us);
   bound.feasible = end_us <= known.token_end_us();
   if (bound.feasible) bound.loss = known.Loss(0, n, known.BytesUntil(known.token_end_us()));
@@ -108,10 +111,10 @@ Bound ClairvoyantSuffix(const World& world, const LoadModel& model, const SimLoa
   TimeUs best_us = kNever;
   for (size_t cut = 0; cut <= n; ++cut) {
     const double work_us = known.WorkUs(cut, n);
-    const double bytes = known.BaseBytes(0, cut);
-    best_us = std::min(best_us, known.ComputedUs(work_us, known.LoadedUs(bytes)));
+    const TimeUs loaded_us = known.LoadedUs(0, cut);
+    best_us = std::min(best_us, known.ComputedUs(work_us, loaded_us));
     const TimeUs latest_us = known.LatestStartUs(work_us);
-    if (latest_us < known.LoadedUs(bytes)) continue;
+    if (latest_us < loaded_us) continue;
     const double loss = cut == 0 ? 0 : known.Loss(0, cut, known.BytesUntil(latest_us));
     bound.loss = std::min(bound.loss, loss);
   }

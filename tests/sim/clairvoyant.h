@@ -11,8 +11,8 @@ struct Bound {
   double loss = 0;        // of the others: the least possible, mean over tokens
 };
 
-// `load` must be made by `model`. Levels cost what they do alone, without embedding; each byte takes
-// one round trip, the last chunk one decode.
+// `load` must be made by `model`. Levels cost what they do alone, without embedding; bytes take one
+// round trip; bases are decoded one after the other, refinements at no cost.
 Bound ClairvoyantBidirectional(const World& world, const LoadModel& model, const SimLoad& load);
 Bound ClairvoyantLoadOnly(const World& world, const LoadModel& model, const SimLoad& load);
 // One cut: what lies before it is loaded, then the rest is computed.

@@ -134,12 +134,6 @@ class Comparison {
         sample.missed = sample.ttft > 1;
         totals[links_[i].set].samples.push_back(sample);
         totals[""].samples.push_back(sample);
-        if (getenv("VERBOSE") && sample.feasible && sample.missed) {
-          std::printf("V|%s|%s|%zu|%u|%ld|%.3f|%.3f|%.2f\n",//"%s %s link %zu tokens %u slo %ld ttft %.3f best %.3f mean %.2f\n",
-                      policy.name, links_[i].name.c_str(), i, request.tokens, request.slo_us / 1000,
-                      sample.ttft, static_cast<double>(best.ttft_us) / request.slo_us,
-                      world.link.Amount(0, request.slo_us) / (request.slo_us * 1e-6) / kGbit);
-        }
       }
     }
     return totals;
@@ -165,7 +159,7 @@ class Comparison {
     SimLoad load = MakeLoad(model_, request.tokens, now_us, request.slo_us, memory.cost);
     load.spec.capability = policy.capability;
     load.spec.limit_us = 300 * 1000000;
-    load.spec.loss_stop = loss_stop_;
+    load.spec.loss_stop = kLossStop;
     const LoadOutcome outcome = Simulate(world, {load}, driver, memory)[0];
     now_us += outcome.ttft_us;
     Sample sample;
@@ -181,7 +175,7 @@ class Comparison {
   const std::vector<NamedLink> links_;
   const int requests_;
   const uint64_t seed_;
-  const double loss_stop_ = getenv("STOP") ? atof(getenv("STOP")) : 0.0005;
+  static constexpr double kLossStop = 0.0005;
 };
 
 int Main(int argc, char** argv) {
