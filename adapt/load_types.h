@@ -63,8 +63,8 @@ struct BytesArrived {
 
   bool operator==(const BytesArrived&) const = default;
 };
-// The ask that began at `first_step` is answered by another load's transfer, or no longer is: what is
-// shared takes no room on the link.
+// The ask that began at `first_step` is answered by another load's transfer, or no longer is: what
+// is shared takes no room on the link.
 struct AskShared {
   uint32_t chunk = 0;
   uint32_t first_step = 0;
@@ -122,8 +122,8 @@ struct Demoted {
   bool operator==(const Demoted&) const = default;
 };
 
-using Event = std::variant<BytesArrived, AskShared, StepLoaded, StepFailed, ChunksComputed, LinkLost,
-                           LinkRestored, Tick, GrantBase, GrantRefinement, Demoted>;
+using Event = std::variant<BytesArrived, AskShared, StepLoaded, StepFailed, ChunksComputed,
+                           LinkLost, LinkRestored, Tick, GrantBase, GrantRefinement, Demoted>;
 
 enum class AskClass { kBase, kRefinement };
 

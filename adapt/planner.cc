@@ -55,8 +55,8 @@ void LoadPlanner::On(const BytesArrived& event) {
 
 void LoadPlanner::On(const AskShared& event) {
   for (Flight& flight : flights_) {
-    const bool meant = flight.chunk == event.chunk &&
-                       flight.first_step == static_cast<int>(event.first_step);
+    const bool meant =
+        flight.chunk == event.chunk && flight.first_step == static_cast<int>(event.first_step);
     if (!meant || flight.shared == event.shared) continue;
     flight.shared = event.shared;
     unanswered_bytes_ += event.shared ? -flight.missing_bytes : flight.missing_bytes;

@@ -8,7 +8,8 @@
 // that remove most loss per byte. Beside that the engine computes:
 // - bidirectional: from the front, one chunk after the other, while bases come from the back; the
 //   two meet. Always when the link alone would not make every chunk good in time.
-// - suffix: everything behind one cut, after the load. Bases come from the front; the cut moves left
+// - suffix: everything behind one cut, after the load. Bases come from the front; the cut moves
+// left
 //   when the link is late, at the last moment at which the engine is not, or for more quality. What
 //   the engine has to keep is judged by the time that it hardly exceeds.
 #pragma once
@@ -153,7 +154,7 @@ class LoadPlanner {
   TimeUs end_us_ = 0;       // start + limit
   TimeUs last_ask_us_ = 0;  // start + slo - reserve
   std::vector<Chunk> chunks_;
-  std::vector<Flight> flights_;  // oldest first
+  std::vector<Flight> flights_;    // oldest first
   uint64_t unanswered_bytes_ = 0;  // of flights that are not shared
   LinkState link_state_ = LinkState::kUp;
   LinkView link_;

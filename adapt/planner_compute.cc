@@ -96,7 +96,9 @@ void LoadPlanner::DecideCompute() {
 // Before the first ask: is it worth while to load at all?
 void LoadPlanner::DecideDecline() {
   const bool measured = cost_known() && link_.mean_bytes_per_s > 0;
-  if (!measured || link_.idle_us > kMaxEstimateAgeUs || spec_.capability == RecomputeCapability::kNone) return;
+  if (!measured || link_.idle_us > kMaxEstimateAgeUs ||
+      spec_.capability == RecomputeCapability::kNone)
+    return;
   double compute_us = 0, all_bytes = 0, last_bytes = 0;
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
     const Chunk& chunk = chunks_[i];

@@ -19,14 +19,14 @@ namespace sluice::adapt {
 
 class PrefillCost {
  public:
-  static constexpr size_t kMaxShapes = 48;   // (n, ctx) classes remembered
-  static constexpr size_t kMinSamples = 2;   // after the first, which warms up
-  static constexpr size_t kMaxRatios = 256;  // latest, of which the high scale is a quantile
+  static constexpr size_t kMaxShapes = 48;    // (n, ctx) classes remembered
+  static constexpr size_t kMinSamples = 2;    // after the first, which warms up
+  static constexpr size_t kMaxRatios = 256;   // latest, of which the high scale is a quantile
   static constexpr size_t kMedianRatios = 9;  // the last of them, of which s is the median
   static constexpr double kHighQuantile = 0.98;
-  static constexpr size_t kTrustedRatios = 32;    // fewer say too little of busy times
-  static constexpr double kUntrustedFactor = 4;   // by which it may then take longer
-  static constexpr double kMaxScale = 1000;  // s is within [1 / kMaxScale, kMaxScale]
+  static constexpr size_t kTrustedRatios = 32;   // fewer say too little of busy times
+  static constexpr double kUntrustedFactor = 4;  // by which it may then take longer
+  static constexpr double kMaxScale = 1000;      // s is within [1 / kMaxScale, kMaxScale]
 
   // One shape of prefill, with the least time that it took.
   struct Shape {

@@ -86,7 +86,8 @@ absl::StatusOr<std::vector<RateTrace>> ParseRates(absl::string_view text, TraceF
     line = absl::StripAsciiWhitespace(line);
     if (line.empty()) continue;
     if (traces.empty() || header.rows) traces.emplace_back();
-    for (absl::string_view word : absl::StrSplit(line, absl::ByAnyChar(" \t,"), absl::SkipEmpty())) {
+    for (absl::string_view word :
+         absl::StrSplit(line, absl::ByAnyChar(" \t,"), absl::SkipEmpty())) {
       absl::StatusOr<double> value = Number(word, line_number);
       if (!value.ok()) return value.status();
       if (!header.rows && line.find_first_of(" \t,") != absl::string_view::npos) {

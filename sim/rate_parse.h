@@ -17,9 +17,9 @@ enum class TraceFormat {
   kMahimahi,  // one time in ms per line, at which 1500 bytes can be carried
 };
 
-// kValues: lines with one value in Mbit/s. `#` starts a comment, in which `step_ms: N` gives the time
-// of a value, and `Gbit/s` another unit with one trace per row. Rates of the result are bytes per
-// second. InvalidArgument names the line at fault; there is at least one trace.
+// kValues: lines with one value in Mbit/s. `#` starts a comment, in which `step_ms: N` gives the
+// time of a value, and `Gbit/s` another unit with one trace per row. Rates of the result are bytes
+// per second. InvalidArgument names the line at fault; there is at least one trace.
 absl::StatusOr<std::vector<RateTrace>> ParseRates(absl::string_view text, TraceFormat format);
 
 }  // namespace sluice::sim

@@ -1,9 +1,9 @@
 // Loads over one simulated link, in virtual time.
 //
 // The server answers bases before refinements, each class in the order of the asks, at the rate of
-// the link's trace; asks and bytes take half a round trip each. What has arrived is decoded one chunk
-// after the other. The engine computes one chunk at a time with a share of the GPU that follows a
-// trace. Everything follows from the inputs: the same ones give the same outcome.
+// the link's trace; asks and bytes take half a round trip each. What has arrived is decoded one
+// chunk after the other. The engine computes one chunk at a time with a share of the GPU that
+// follows a trace. Everything follows from the inputs: the same ones give the same outcome.
 #pragma once
 
 #include <cstdint>
@@ -81,13 +81,13 @@ SimLoad MakeLoad(const LoadModel& model, uint32_t tokens, TimeUs start_us, TimeU
                  const adapt::PrefillCost& cost);
 
 struct LoadOutcome {
-  TimeUs ttft_us = 0;           // from the start of the load
-  std::vector<int> steps;       // per chunk; kComputed if the engine has it
-  double loss = 0;              // mean over tokens
+  TimeUs ttft_us = 0;      // from the start of the load
+  std::vector<int> steps;  // per chunk; kComputed if the engine has it
+  double loss = 0;         // mean over tokens
   uint64_t received_bytes = 0;
-  uint64_t wasted_bytes = 0;    // of those, in no chunk at the end
-  TimeUs gpu_us = 0;            // computing, times the share of the GPU
-  size_t decisions = 0;         // calls of Decide
+  uint64_t wasted_bytes = 0;  // of those, in no chunk at the end
+  TimeUs gpu_us = 0;          // computing, times the share of the GPU
+  size_t decisions = 0;       // calls of Decide
 
   static constexpr int kComputed = -1;
 };
@@ -104,7 +104,6 @@ struct Watcher {
 
 // Runs all loads to their ends; `memory` is used and goes on. Every load needs an end (limit_us).
 std::vector<LoadOutcome> Simulate(const World& world, const std::vector<SimLoad>& loads,
-                                  LoadDriver& driver, Memory& memory,
-                                  const Watcher& watcher = {});
+                                  LoadDriver& driver, Memory& memory, const Watcher& watcher = {});
 
 }  // namespace sluice::sim

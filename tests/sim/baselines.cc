@@ -32,7 +32,8 @@ class Baseline : public LoadDriver {
       if (missing_ > 0) return;
       --num_flying_;
       arrived_[bytes->chunk] = true;
-      if (now_us > asked_us_) throughput_ = asked_bytes_ * 1e6 / static_cast<double>(now_us - asked_us_);
+      if (now_us > asked_us_)
+        throughput_ = asked_bytes_ * 1e6 / static_cast<double>(now_us - asked_us_);
     } else if (const auto* step = std::get_if<adapt::StepLoaded>(&event)) {
       loaded_[step->chunk] = true;
     } else if (const auto* computed = std::get_if<adapt::ChunksComputed>(&event)) {
@@ -99,7 +100,7 @@ class Sequential : public Baseline {
     if (num_flying_ > 0 || computing_) return;
     const uint32_t next = NextChunk();
     if (next >= asked_.size()) return;
-    const int level = Choose(next, spec_.start_us + spec_.slo_us - now_us);
+    const int level = Choose(next, spec_.start_us + spec_.slo_us - spec_.reserve_us - now_us);
     if (level == kCompute) {
       current_ = next;
       Compute(next);
@@ -147,12 +148,12 @@ class ForecastPolicy final : public Sequential {
   int Choose(uint32_t chunk, TimeUs left_us) const override {
     const double rate = pessimistic_ ? tick_.link.bytes_per_s : throughput_;
     if (!(rate > 0)) return kMedium;
-    const double left = static_cast<double>(left_us) - (pessimistic_ ? 2e4 : 0);
+    const double left = static_cast<double>(left_us);
     double compute_us = 0;
     for (size_t i = chunk; i < spec_.compute_us.size(); ++i) {
       compute_us += static_cast<double>(spec_.compute_us[i]);
     }
-    if (pessimistic_) compute_us *= tick_.compute_scale;
+    if (pessimistic_) compute_us *= tick_.high_compute_scale;
     const int finest = static_cast<int>(model_.size_shares.size()) - 1;
     for (int level = finest; level >= 0; --level) {
       if (BytesFrom(chunk, static_cast<size_t>(level)) / rate * 1e6 <= left) return level;

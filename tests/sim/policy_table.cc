@@ -1,4 +1,5 @@
-// Prints how the policies fare over all links: policy_table [--requests N] [--seed N] [--only NAME].
+// Prints how the policies fare over all links: policy_table [--requests N] [--seed N] [--only
+// NAME].
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -83,10 +84,11 @@ struct Totals {
     const auto quantile = [&](double q) {
       return ttfts[static_cast<size_t>(q * static_cast<double>(ttfts.size() - 1))];
     };
-    std::printf("| %-27s | %5.1f | %5.2f | %5.2f | %5.1f | %4.2f | %5.2f | %4.1f | %4.2f | %5.0f |\n",
-                name, 100 * missed / n, 100 * avoidable / feasible, 1000 * loss / feasible,
-                1000 * j / feasible, quantile(0.5), quantile(0.99),
-                received > 0 ? 100 * waste / received : 0, gpu_s / n, us_per_request);
+    std::printf(
+        "| %-27s | %5.1f | %5.2f | %5.2f | %5.1f | %4.2f | %5.2f | %4.1f | %4.2f | %5.0f |\n", name,
+        100 * missed / n, 100 * avoidable / feasible, 1000 * loss / feasible, 1000 * j / feasible,
+        quantile(0.5), quantile(0.99), received > 0 ? 100 * waste / received : 0, gpu_s / n,
+        us_per_request);
   }
   double avoid() const {
     double feasible = 0, avoidable = 0;
@@ -142,10 +144,11 @@ class Comparison {
  private:
   static Sample AtBest(const Bound& bound, const Request& request) {
     Sample sample;
-    sample.ttft = bound.feasible ? 1
-                                 : std::max(static_cast<double>(bound.ttft_us) /
-                                                static_cast<double>(request.slo_us),
-                                            1.0000001);
+    sample.ttft =
+        bound.feasible
+            ? 1
+            : std::max(static_cast<double>(bound.ttft_us) / static_cast<double>(request.slo_us),
+                       1.0000001);
     sample.loss = bound.feasible ? bound.loss : 0;
     return sample;
   }
@@ -192,7 +195,8 @@ int Main(int argc, char** argv) {
   if (recorded.empty()) std::printf("No recorded traces: set SLUICE_TRACES to their folder.\n");
   links.insert(links.end(), recorded.begin(), recorded.end());
   std::printf("%zu links, %d requests each, seed %lu\n\n", links.size(), requests, seed);
-  std::printf("| policy | viol %% | avoid %% | loss e-3 | J | p50 | p99 | waste %% | GPU s | us |\n");
+  std::printf(
+      "| policy | viol %% | avoid %% | loss e-3 | J | p50 | p99 | waste %% | GPU s | us |\n");
   std::printf("|---|---|---|---|---|---|---|---|---|---|\n");
   const Comparison comparison(links, requests, seed);
   std::vector<std::pair<const char*, std::map<std::string, Totals>>> all;
@@ -200,7 +204,8 @@ int Main(int argc, char** argv) {
     if (std::string(policy.name).find(only) == std::string::npos) continue;
     const auto start = std::chrono::steady_clock::now();
     std::map<std::string, Totals> totals = comparison.Run(policy);
-    const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start;
+    const std::chrono::duration<double, std::micro> spent =
+        std::chrono::steady_clock::now() - start;
     totals[""].Print(policy.name, spent.count() / static_cast<double>(totals[""].samples.size()));
     all.emplace_back(policy.name, std::move(totals));
   }

@@ -37,12 +37,11 @@ std::vector<NamedLink> GeneratedLinks(uint64_t seed, int copies) {
     add("const", ConstantRate(1));
     for (int copy = 0; copy < copies; ++copy) {
       add("iid", UniformRate(random, 0.1, 10, kSecond / 10, 600));
-      add("stall", OnOffRate(random,
-                             {1, 0.02, kSecond / 2, 3 * kSecond, kSecond / 5, 4 * kSecond / 5},
-                             60 * kSecond));
-      add("bucket",
-          OnOffRate(random, {10, 0.1, kSecond / 4, kSecond, kSecond / 2, 3 * kSecond},
+      add("stall",
+          OnOffRate(random, {1, 0.02, kSecond / 2, 3 * kSecond, kSecond / 5, 4 * kSecond / 5},
                     60 * kSecond));
+      add("bucket", OnOffRate(random, {10, 0.1, kSecond / 4, kSecond, kSecond / 2, 3 * kSecond},
+                              60 * kSecond));
     }
   }
   return links;

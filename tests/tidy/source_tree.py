@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCT_FOLDERS = ("proto", "codec", "cuda", "adapt", "server", "client")
+PRODUCT_FOLDERS = ("proto", "codec", "cuda", "adapt", "sim", "server", "client")
 CODE_SUFFIXES = (".h", ".cc", ".cu", ".proto", ".py")
 SKIPPED_FOLDERS = re.compile(r"^(\.git|build.*|__pycache__|\.cache)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
-OURS = re.compile(r"^(codec|cuda|adapt|server|client|tests|sluice/v1)/")
+OURS = re.compile(r"^(codec|cuda|adapt|sim|server|client|tests|sluice/v1)/")
 
 
 def walk(*folders):

@@ -19,11 +19,12 @@ MAX_README_LINES = 40
 MAY_INCLUDE = {
     "codec": ("codec/",),
     "adapt": ("adapt/",),
+    "sim": ("sim/", "adapt/"),
     "cuda": ("cuda/", "codec/"),
     "server": ("server/", "sluice/v1/") + tuple(
         f"codec/{name}.h" for name in ("bytes", "chunk_key", "container", "digest", "geometry",
                                        "profile", "status_macros")),
-    "client": ("client/", "sluice/v1/", "codec/", "cuda/", "adapt/"),
+    "client": ("client/", "sluice/v1/", "codec/", "cuda/", "adapt/", "sim/"),
     "proto": (),
 }
 # Files in which gRPC types may appear.
