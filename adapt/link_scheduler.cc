@@ -84,8 +84,10 @@ uint64_t LinkScheduler::unanswered_bytes() const {
   return bytes;
 }
 
-uint64_t LinkScheduler::WindowBytes(const LinkView& link) {
-  if (!(link.bytes_per_s > 0)) return link.stalled ? 0 : kProbeWindowBytes;
+uint64_t LinkScheduler::WindowBytes(const LinkView& link, AskClass ask_class) {
+  if (!(link.bytes_per_s > 0)) {
+    return link.stalled || ask_class == AskClass::kRefinement ? 0 : kProbeWindowBytes;
+  }
   const double bytes = link.bytes_per_s * static_cast<double>(link.rtt_us + kWindowSlackUs) * 1e-6;
   return bytes < static_cast<double>(kMaxWindowBytes) ? static_cast<uint64_t>(bytes)
                                                       : kMaxWindowBytes;
@@ -120,11 +122,12 @@ void LinkScheduler::Demote(const LinkView& link, TimeUs now_us) {
   }
 }
 
-bool LinkScheduler::WindowAllows(const LinkView& link, uint64_t bytes) const {
+bool LinkScheduler::WindowAllows(const LinkView& link, AskClass ask_class,
+                                 uint64_t bytes) const {
   size_t asks = 0;
   for (const auto& [id, load] : loads_) asks += load.planner.asks_in_flight();
   const size_t min_asks = link.stalled ? 1 : kMinAsksInFlight;
-  return asks < min_asks || unanswered_bytes() + bytes <= WindowBytes(link);
+  return asks < min_asks || unanswered_bytes() + bytes <= WindowBytes(link, ask_class);
 }
 
 bool LinkScheduler::GrantNextBase(const LinkView& link, TimeUs now_us) {
@@ -140,7 +143,7 @@ bool LinkScheduler::GrantNextBase(const LinkView& link, TimeUs now_us) {
     best = rank;
     bytes = wish->bytes;
   }
-  if (!best.has_value() || !WindowAllows(link, bytes)) return false;
+  if (!best.has_value() || !WindowAllows(link, AskClass::kBase, bytes)) return false;
   const LoadId id = std::get<LoadId>(*best);
   Load& load = loads_.at(id);
   load.blocked = !Grant(id, load, GrantBase{}, now_us);
@@ -163,7 +166,7 @@ bool LinkScheduler::GrantNextRefinement(const LinkView& link, TimeUs now_us) {
     best = rank;
     bytes = wish->bytes;
   }
-  if (!best.has_value() || !WindowAllows(link, bytes)) return false;
+  if (!best.has_value() || !WindowAllows(link, AskClass::kRefinement, bytes)) return false;
   const LoadId id = std::get<LoadId>(*best);
   Load& load = loads_.at(id);
   load.blocked = !Grant(id, load, GrantRefinement{}, now_us);

@@ -48,8 +48,10 @@ class LinkScheduler {
 
   size_t num_loads() const { return loads_.size(); }
   uint64_t unanswered_bytes() const;
-  // Most unanswered bytes that the view allows (besides kMinAsksInFlight).
-  static uint64_t WindowBytes(const LinkView& link);
+  // Most unanswered bytes that the view allows (besides kMinAsksInFlight), that ask included. While
+  // nothing is known of the link, bases alone are let ahead: refinements that fill a slow link's
+  // queues could not make way for the bases of the next load.
+  static uint64_t WindowBytes(const LinkView& link, AskClass ask_class);
 
  private:
   struct Load {
@@ -62,7 +64,7 @@ class LinkScheduler {
 
   void Feed(LoadId id, Load& load, const Event& event, TimeUs now_us);
   void Demote(const LinkView& link, TimeUs now_us);
-  bool WindowAllows(const LinkView& link, uint64_t bytes) const;
+  bool WindowAllows(const LinkView& link, AskClass ask_class, uint64_t bytes) const;
   bool GrantNextBase(const LinkView& link, TimeUs now_us);
   bool GrantNextRefinement(const LinkView& link, TimeUs now_us);
   bool Grant(LoadId id, Load& load, const Event& event, TimeUs now_us);

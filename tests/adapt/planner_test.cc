@@ -143,6 +143,14 @@ TEST(Planner, WindowLimitsUnansweredBytes) {
   EXPECT_EQ(planner.Decide(link, 2).asks.size(), 1u);
 }
 
+TEST(Planner, AnUnknownLinkGetsBasesAlone) {
+  Load planner(Spec(3, RecomputeCapability::kNone));
+  const Actions actions = planner.Decide(Link(0), 0);
+  EXPECT_THAT(AskedChunks(actions), ElementsAre(2, 1, 0));
+  AnswerAll(planner, actions);
+  EXPECT_EQ(planner.Decide(Link(0), 1).asks.size(), LinkScheduler::kMinAsksInFlight);
+}
+
 TEST(Planner, AsksInFlightAreLimited) {
   Load planner(Spec(100, RecomputeCapability::kAny));
   EXPECT_EQ(planner.Decide(Link(), 0).asks.size(), LoadPlanner::kMaxAsksInFlight);
