@@ -304,6 +304,29 @@ TEST_F(NodeServiceTest, ReportComputedReachesTheLoad) {
   EXPECT_FALSE(response.running());
 }
 
+// An engine that computes a chunk in no time is better off without the link, as soon as that and
+// the link are known.
+TEST_F(NodeServiceTest, ReportedPrefillsDeclineLoads) {
+  StartAndSave();
+  ExpectAll(Load(LoadContext(kChunks, kTarget)), v1::RECOMPUTE_REASON_NONE);
+  v1::ReportPrefillRequest report;
+  report.mutable_identity()->set_model("m");
+  for (int i = 0; i < 4; ++i) {
+    v1::PrefillTiming* timing = report.add_timings();
+    timing->set_new_tokens(kChunkTokens);
+    timing->set_ms(0.001);
+  }
+  const auto send = [&] {
+    grpc::ClientContext context;
+    v1::ReportPrefillResponse response;
+    return node_->ReportPrefill(&context, report, &response);
+  };
+  ASSERT_TRUE(send().ok());
+  ExpectAll(Load(LoadContext(kChunks, kTarget)), v1::RECOMPUTE_REASON_COMPUTE_FASTER);
+  report.mutable_timings(2)->set_ms(std::nan(""));
+  EXPECT_THAT(send().error_message(), HasSubstr("timings[2].ms is nan"));
+}
+
 TEST_F(NodeServiceTest, TwoLoadsAtOnce) {
   StartAndSave();
   Loaded first;
