@@ -43,8 +43,9 @@ std::vector<ChunkStep> ChooseSteps(const LoadOptions& options, const ChunkManife
   return steps;
 }
 
-// What a level loses: the divergence that calibration foretold for it, which grows with the square of
-// the error, corrected by the error that this chunk has; without one, the square of the error itself.
+// What a level loses: the divergence that calibration foretold for it, which grows with the square
+// of the error, corrected by the error that this chunk has; without one, the square of the error
+// itself.
 double LossOf(const codec::Profile& profile, const ChunkManifest::Layer& layer) {
   const double error = layer.mean_error;
   const codec::Calibration* calibration = profile.calibration();

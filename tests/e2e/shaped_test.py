@@ -9,8 +9,8 @@ from harness import OK, PARTIAL, SLOWDOWN
 
 CHUNK = ("--chunk-tokens", 64)
 SHAPE = {"tokens": 1024, "layers": 8, "heads": 4, "head_dim": 64}
-# How far a transfer may be from what was expected when it was asked for, on links that do not change,
-# as a ratio over a load; queues of the link and of a busy machine are in it.
+# How far a transfer may be from what was expected when it was asked for, on constant links, as a
+# ratio over a load; queues of the link and of a busy machine are in it.
 EXPECTED_WITHIN = 4
 
 
@@ -76,7 +76,7 @@ class ShapedTest(harness.EndToEnd):
                 self.end(daemon)
 
     def test_slow_link_gives_lower_levels(self):
-        """Half of the finest level's bytes fit: every chunk is there in time, not all at the finest."""
+        """Half of the finest level's bytes fit: all chunks are in time, not all at the finest."""
         slo_ms = 2000
         base, finest = self.sizes
         self.shaped.set_rate(self.mbit((base + finest) / 2, slo_ms / 1000))
@@ -100,7 +100,7 @@ class ShapedTest(harness.EndToEnd):
         self.check_in_time(result, slo_ms)
 
     def test_link_down_and_up(self):
-        """A link that is down for a while costs levels, or chunks, but no wrong byte and no time."""
+        """A link that is down for a while costs levels or chunks, no wrong byte, no time."""
         slo_ms = 4000
         base, finest = self.sizes
         self.shaped.set_rate(self.mbit(finest, slo_ms / 1000 / 3))
