@@ -275,8 +275,7 @@ class Simulation {
 
   void StopGpu(const GpuJob& job) {
     gpu_busy_ = false;
-    loads_[job.load].outcome.gpu_us +=
-        static_cast<TimeUs>(world_.gpu.Amount(job.since_us, now_) * 1e6);
+    loads_[job.load].outcome.gpu_us += std::llround(world_.gpu.Amount(job.since_us, now_) * 1e6);
   }
 
   void LoseLink() {
