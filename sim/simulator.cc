@@ -179,6 +179,7 @@ class Simulation {
     if (lost_) return;
     load.outcome.received_bytes += bytes;
     ask.arrived += bytes;
+    if (load.over) load.outcome.wasted_bytes += bytes;
     if (ask.cancelled_us >= 0 || load.over) return;
     if (ask.first_byte_us < 0) {
       ask.first_byte_us = now_;
