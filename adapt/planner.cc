@@ -248,25 +248,24 @@ void LoadPlanner::CloseSettled() {
   }
 }
 
-// A closed chunk is final, unless chunks before it may still be missing and cut it off, or the
-// engine may still compute something better in time.
+// A closed chunk is final, unless a cut may still come before it, or the engine may still compute
+// something better in time.
 void LoadPlanner::FinishChunks() {
   const bool covered = Covered();
   const bool in_time = now_us_ < refine_until_us();
   const bool may_improve = computes_beside() && (!covered || (in_time && Computing()));
-  bool prefix_covered = true;
+  const bool suffix = spec_.capability == RecomputeCapability::kSuffix;
+  bool may_be_cut = false;
   finished_ = true;
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
     Chunk& chunk = chunks_[i];
-    if (spec_.capability == RecomputeCapability::kSuffix) {
-      prefix_covered = prefix_covered && chunk.loaded >= 0;
-    }
     const bool good = chunk.loaded >= chunk.good;
     const bool over = now_us_ >= end_us_;
-    if (chunk.state == State::kClosed && prefix_covered && (good || over || !may_improve)) {
+    if (chunk.state == State::kClosed && !may_be_cut && (good || over || !may_improve)) {
       chunk.state = State::kLoaded;
       next_.loaded.push_back(i);
     }
+    may_be_cut = may_be_cut || (suffix && chunk.state != State::kLoaded);
     finished_ = finished_ && chunk.final();
   }
 }

@@ -200,7 +200,8 @@ uint32_t LoadPlanner::BestCut(uint32_t end) const {
         expected += part * (loss[step + 1] - loss[step]);
       }
     }
-    if (expected + computed_loss < best_loss) {
+    const bool final = cut < end && chunks_[cut].state == State::kLoaded;
+    if (!final && expected + computed_loss < best_loss) {
       best_loss = expected + computed_loss;
       best = cut;
     }

@@ -179,6 +179,7 @@ class Simulation {
     if (lost_) return;
     load.outcome.received_bytes += bytes;
     ask.arrived += bytes;
+    if (load.over) load.outcome.wasted_bytes += bytes;
     if (ask.cancelled_us >= 0 || load.over) return;
     if (ask.first_byte_us < 0) {
       ask.first_byte_us = now_;
@@ -275,8 +276,7 @@ class Simulation {
 
   void StopGpu(const GpuJob& job) {
     gpu_busy_ = false;
-    loads_[job.load].outcome.gpu_us +=
-        static_cast<TimeUs>(world_.gpu.Amount(job.since_us, now_) * 1e6);
+    loads_[job.load].outcome.gpu_us += std::llround(world_.gpu.Amount(job.since_us, now_) * 1e6);
   }
 
   void LoseLink() {

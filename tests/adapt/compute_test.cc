@@ -178,6 +178,22 @@ TEST(PlannerCompute, TheCutMovesLeftForQuality) {
   for (uint32_t chunk : run.loaded_) EXPECT_EQ(run.step(chunk), 2) << chunk;
 }
 
+TEST(PlannerCompute, NothingIsLoadedBehindACut) {
+  // Refinement begins at the back, so the last chunks are the first to be good; then the link slows
+  // down and the cut moves left past them.
+  TimedLoad run(Spec(10, RecomputeCapability::kSuffix, 20000), 10000);
+  run.Until(350000);
+  ASSERT_EQ(run.step(9), 2);
+  ASSERT_EQ(run.step(0), 1);
+  run.rate_ = 1000;
+  run.Until(kSlo);
+  ASSERT_TRUE(run.finished_);
+  EXPECT_GE(run.count(GiveUpReason::kComputeFaster), 1u);
+  for (const GiveUp& give_up : run.give_ups_) {
+    for (const uint32_t chunk : run.loaded_) EXPECT_LT(chunk, give_up.chunk);
+  }
+}
+
 TEST(PlannerCompute, ASlowerEngineIsForeseen) {
   LoadSpec spec = Spec(10, RecomputeCapability::kSuffix, 10000);
   spec.loss_stop = 0.9;
