@@ -176,7 +176,8 @@ void LoadSession::RunPlan() {
     const adapt::Actions actions = member_->Decide();
     Carry(actions);
     if (actions.finished) return;
-    std::optional<LoadEvent> event = events_.Pop(std::min(absl::Now() + kPollEvery, deadline_));
+    const absl::Duration wait = absl::Microseconds(member_->WakeUs() - NowUs());
+    std::optional<LoadEvent> event = events_.Pop(std::min(absl::Now() + wait, deadline_));
     for (int i = 1; event.has_value(); ++i) {
       std::visit([this](auto& happened) { Handle(happened); }, *event);
       if (i == kMaxEventsPerPlan) break;
@@ -212,8 +213,9 @@ void LoadSession::PollControl() {
     over_ = true;
     return;
   }
-  const uint32_t computed = control_->computed_chunks();
-  if (computed > options_.skip_chunks) {
+  const uint32_t computed = std::max(control_->computed_chunks(), options_.skip_chunks);
+  if (computed > computed_chunks_) {
+    computed_chunks_ = computed;
     member_->Apply(adapt::ChunksComputed{computed - options_.skip_chunks});
   }
 }

@@ -31,7 +31,6 @@ class LoadSession {
   static constexpr double kLookupShare = 0.5;                   // of the SLO, for the lookup
   // Silence that is shorter than this is not held against the server.
   static constexpr absl::Duration kVerdictAfter = absl::Milliseconds(50);
-  static constexpr absl::Duration kPollEvery = absl::Milliseconds(10);
   // A stream that breaks is opened again: at once, and then after pauses that double.
   static constexpr int kMaxReconnects = 5;
   static constexpr adapt::TimeUs kMinReconnectPauseUs = 50000;
@@ -157,11 +156,12 @@ class LoadSession {
   bool answered_ = false;  // a frame has come
   int reconnects_ = 0;
   adapt::TimeUs reconnect_us_ = -1;  // when to open the stream again; -1: it is not broken
-  Failure link_failure_;  // why the link is lost
-  absl::Status refused_;  // why the rest of the stream is not taken
+  Failure link_failure_;             // why the link is lost
+  absl::Status refused_;             // why the rest of the stream is not taken
   ServerState server_ = ServerState::kUnknown;
-  bool over_ = false;          // cancelled, or the sink failed
-  uint64_t memory_bytes_ = 0;  // for segments
+  uint32_t computed_chunks_ = 0;  // of the context, as far as the planner knows
+  bool over_ = false;             // cancelled, or the sink failed
+  uint64_t memory_bytes_ = 0;     // for segments
   LoadResult result_;
 };
 

@@ -47,6 +47,11 @@ adapt::Actions SharedLink::Decide(LoadId id) {
   return scheduler_.TakeActions(id);
 }
 
+adapt::TimeUs SharedLink::WakeUs() {
+  absl::MutexLock lock(&mutex_);
+  return scheduler_.WakeUs(NowUs());
+}
+
 int SharedLink::LoadedStep(LoadId id, uint32_t chunk) {
   absl::MutexLock lock(&mutex_);
   return scheduler_.planner(id)->loaded_step(chunk);

@@ -32,8 +32,10 @@ class SharedLink {
 
     uint64_t id() const { return id_; }  // of the link's loads
     void Apply(const adapt::Event& event) { link_.Apply(id_, event); }
-    // What is to be done now. Call after events, when woken, and every 10 ms.
+    // What is to be done now. Call after events, when woken, and by WakeUs.
     adapt::Actions Decide() { return link_.Decide(id_); }
+    // When Decide is due at the latest if nothing happens.
+    adapt::TimeUs WakeUs() { return link_.WakeUs(); }
     int loaded_step(uint32_t chunk) const { return link_.LoadedStep(id_, chunk); }
 
    private:
@@ -74,6 +76,7 @@ class SharedLink {
 
   void Apply(LoadId id, const adapt::Event& event);
   adapt::Actions Decide(LoadId id);
+  adapt::TimeUs WakeUs();
   int LoadedStep(LoadId id, uint32_t chunk);
   void Leave(LoadId id);
 
