@@ -2,11 +2,14 @@
 
 Needs the right to make network namespaces; `why_not()` says what is missing.
 """
+import contextlib
 import functools
 import itertools
 import os
 import shutil
 import subprocess
+import threading
+import time
 
 COUNTER = itertools.count()
 BURST_BYTES = 32 << 10
@@ -62,6 +65,27 @@ class ShapedLink:
         run("tc", "-n", self.namespace, "qdisc", "replace", "dev", self.far, "root", "tbf",
             "rate", f"{max(int(mbit * 1000), 8)}kbit", "burst", BURST_BYTES,
             "latency", f"{QUEUE_MS}ms")
+
+    @contextlib.contextmanager
+    def playing(self, rates):
+        """Sets rates [(ms from now, Mbit/s), ...], the first at once, while its block runs; gives
+        the list of those set so far, with the times at which they were."""
+        start, stop, told = time.monotonic(), threading.Event(), []
+
+        def play():
+            for at_ms, mbit in rates:
+                if stop.wait(max(0, start + at_ms / 1e3 - time.monotonic())):
+                    return
+                self.set_rate(mbit)
+                told.append(((time.monotonic() - start) * 1e3, mbit))
+
+        player = threading.Thread(target=play)
+        player.start()
+        try:
+            yield told
+        finally:
+            stop.set()
+            player.join()
 
     def set_up(self, up):
         run("ip", "link", "set", self.near, "up" if up else "down")

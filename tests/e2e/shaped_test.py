@@ -99,6 +99,20 @@ class ShapedTest(harness.EndToEnd):
         self.assertEqual(result.code, OK, str(result))
         self.check_in_time(result, slo_ms)
 
+    def test_rates_of_a_trace(self):
+        """Whatever the link does, a load over one that carries the bases has all its chunks."""
+        slo_ms = 3000
+        base, _ = self.sizes
+        mean = self.mbit(2 * base, slo_ms / 1000)
+        shares = [self.random.choice((0.05, 0.5, 1, 2, 3)) for _ in range(20)]
+        step_ms = slo_ms * SLOWDOWN / len(shares)
+        unit = mean * len(shares) / sum(shares)
+        rates = [(i * step_ms, share * unit) for i, share in enumerate(shares)]
+        with self.shaped.playing(rates) as told:
+            result = self.load(slo_ms, code=OK)
+        self.check_in_time(result, slo_ms)
+        self.assertGreater(len(told), 1, "the load was over before the rate changed")
+
     def test_link_down_and_up(self):
         """A link that is down for a while costs levels or chunks, no wrong byte, no time."""
         slo_ms = 4000

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Loads with random time limits over real links of random, changing rate.
+
+  tests/bench/links.py --build DIR [--loads N] [--seed N] [--work DIR] [--json]
+
+Needs root: the server is in a network namespace behind a token bucket filter. Each load's link is
+recorded as it was set, and the simulator replays the load on it. Prints how many feasible loads
+(the smallest level of all chunks fits into the SLO less 5 %) were late, how far any load went
+beyond its SLO, and the mean level beside the simulator's.
+"""
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "e2e"))
+
+SHAPE = {"tokens": 4096, "layers": 12, "heads": 4, "head_dim": 64}
+CHUNK = ("--chunk-tokens", 256)
+STEP_MS = 10
+RTT_MS = 1.0
+DECODE_GB_PER_S = 0.8
+PAYLOAD_SHARE = 0.95  # of what the link carries; the rest is headers
+MIN_MBIT, MAX_MBIT = 15, 800
+MIN_SLO_MS, MAX_SLO_MS = 200, 2500
+MAX_TRACE_MS = 3 * MAX_SLO_MS
+
+
+def log_uniform(chance, low, high):
+    return low * (high / low) ** chance.random()
+
+
+def random_rates(chance):
+    """(ms since the start of the load, Mbit/s), the first at 0."""
+    mean = log_uniform(chance, MIN_MBIT, MAX_MBIT)
+    kind = chance.choice(("constant", "steps", "stall"))
+    if kind == "constant":
+        return [(0, mean)]
+    if kind == "stall":
+        start = chance.uniform(20, 600)
+        return [(0, mean), (start, 0.1), (start + chance.uniform(100, 500), mean)]
+    times = sorted(chance.uniform(20, 1500) for _ in range(chance.randint(1, 5)))
+    return [(0, mean)] + [(at, mean * log_uniform(chance, 0.2, 3)) for at in times]
+
+
+def shape_link(link, rates, stop, start, told):
+    """Sets the rates at their times after `start`; notes when each was set."""
+    for at_ms, mbit in rates[1:]:
+        if stop.wait(max(0, start + at_ms / 1e3 - time.monotonic())):
+            return
+        link.set_rate(mbit)
+        told.append(((time.monotonic() - start) * 1e3, mbit))
+
+
+def trace_text(told):
+    """The link as it was, one Mbit/s value of payload per step."""
+    values, current = [], told[0][1]
+    changes = list(told[1:])
+    for step in range(MAX_TRACE_MS // STEP_MS):
+        while changes and changes[0][0] <= step * STEP_MS:
+            current = changes.pop(0)[1]
+        values.append(f"{current * PAYLOAD_SHARE:.4f}")
+    return f"# step_ms: {STEP_MS}\n" + "\n".join(values) + "\n"
+
+
+class Bench:
+    def __init__(self, arguments, folder):
+        import cache_file
+        import harness
+        import shaped_link
+        self.harness = harness
+        self.chance = random.Random(arguments.seed)
+        self.folder = folder
+        self.link = shaped_link.ShapedLink()
+        self.processes = []
+        self.original = folder / "in.safetensors"
+        cache_file.write_synthetic(self.original, self.chance, **SHAPE)
+        self.server = harness.Server(folder, folder / "data", listen=f"{self.link.host}:0",
+                                     prefix=self.link.inside())
+        self.processes.append(self.server)
+        self.node = harness.Node(folder, self.server.address)
+        self.processes.append(self.node)
+        put = harness.Running("put", "--server", self.server.address, *CHUNK,
+                              self.original).result()
+        assert put.code == harness.OK, str(put)
+
+    def close(self):
+        for process in reversed(self.processes):
+            process.kill()
+        self.link.close()
+
+    def load(self, number):
+        slo_ms = int(log_uniform(self.chance, MIN_SLO_MS, MAX_SLO_MS))
+        rates = random_rates(self.chance)
+        record, trace = self.folder / f"{number}.record", self.folder / f"{number}.trace"
+        self.link.set_rate(rates[0][1])
+        stop, start, told = threading.Event(), time.monotonic(), [rates[0]]
+        shaper = threading.Thread(target=shape_link,
+                                  args=(self.link, rates, stop, start, told))
+        shaper.start()
+        result = self.harness.Running(
+            "fetch", "--node", self.node.socket_path, "--like", self.original, *CHUNK, "--slo",
+            slo_ms, "--json", "--record", record, self.folder / "out.safetensors").result()
+        stop.set()
+        shaper.join()
+        trace.write_text(trace_text(told), encoding="ascii")
+        levels = [int(level) for level in result.levels() if level is not None]
+        return {"slo_ms": slo_ms, "link": told, "code": result.code, "ms": result.json()["ms"],
+                "late": sum(reason == "late" for reason in result.reasons()),
+                "loaded": len(levels), "mean_level": statistics.fmean(levels or [0]),
+                "record": str(record), "trace": str(trace)}
+
+
+def summary(loads):
+    feasible = [load for load in loads if load["model"]["feasible"]]
+    gaps = [load["mean_level"] - load["model"]["mean_level"] for load in feasible]
+    return {
+        "loads": len(loads), "feasible": len(feasible),
+        "feasible_late": sum(load["late"] > 0 for load in feasible),
+        "model_late": sum(load["model"]["loaded"] < load["loaded"] + load["late"]
+                          for load in feasible),
+        "most_beyond_slo_ms": max(load["ms"] - load["slo_ms"] for load in loads),
+        "mean_level": statistics.fmean(load["mean_level"] for load in feasible),
+        "model_mean_level": statistics.fmean(load["model"]["mean_level"] for load in feasible),
+        "mean_gap": statistics.fmean(gaps),
+        "gap_above_half": sum(abs(gap) > 0.5 for gap in gaps),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True, help="folder of the built programs")
+    parser.add_argument("--loads", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--work", type=Path, help="keeps records and traces")
+    parser.add_argument("--json", action="store_true", help="every load, as JSON")
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+    for name, program in (("SLUICED", "server/sluiced"), ("NODE", "client/sluice-node"),
+                          ("CLI", "client/cli/sluice")):
+        os.environ[f"SLUICE_{name}"] = str(build / program)
+    import shaped_link
+    if shaped_link.why_not():
+        print(f"links: skipped, {shaped_link.why_not()}")
+        return
+    print(f"seed {arguments.seed}", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.work or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        bench = Bench(arguments, folder)
+        try:
+            loads = [bench.load(number) for number in range(arguments.loads)]
+        finally:
+            bench.close()
+        pairs = [path for load in loads for path in (load["record"], load["trace"])]
+        told = subprocess.run([build / "tests/bench/link_model", str(RTT_MS), str(DECODE_GB_PER_S),
+                               *pairs], check=True, capture_output=True, text=True).stdout
+        for load, line in zip(loads, told.splitlines(), strict=True):
+            load["model"] = json.loads(line)
+    if arguments.json:
+        print(json.dumps({"seed": arguments.seed, "loads": loads, **summary(loads)}, indent=1))
+    else:
+        for name, value in summary(loads).items():
+            print(f"{name:20} {value:.3f}" if isinstance(value, float) else f"{name:20} {value}")
+
+
+if __name__ == "__main__":
+    main()
