@@ -1,6 +1,6 @@
 // What the simulator makes of recorded loads on the links that they had.
 //
-//   link_model RTT_MS DECODE_GB_PER_S [RECORD TRACE]...
+//   link_model RTT_MS DECODE_TOKENS_PER_S [RECORD TRACE]...
 // Loads are in the order in which they ran: what the estimator learns from one helps the next. For
 // each it prints a line of JSON: whether the smallest level of all chunks fits into the SLO less a
 // twentieth (`feasible`), and how many chunks are in time and their mean level.
@@ -23,7 +23,7 @@ constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
 
 struct Options {
   sim::TimeUs rtt_us = 0;
-  double decode_bytes_per_us = 0;
+  double decode_tokens_per_us = 0;
   sim::Memory memory;
 };
 
@@ -53,8 +53,8 @@ absl::Status Run(const std::string& record_path, const std::string& trace_path, 
   load.spec = record.spec;
   load.unit_tokens = record.chunk_tokens;
   for (const adapt::ChunkLadder& chunk : record.spec.chunks) {
-    const auto bytes = static_cast<double>(chunk.num_tokens) * 1024;
-    load.decode_us.push_back(static_cast<sim::TimeUs>(bytes / options.decode_bytes_per_us));
+    const auto tokens = static_cast<double>(chunk.num_tokens);
+    load.decode_us.push_back(static_cast<sim::TimeUs>(tokens / options.decode_tokens_per_us));
   }
   load.work_us.assign(record.spec.chunks.size(), 0);
   sim::World world;
@@ -82,12 +82,12 @@ absl::Status Run(const std::string& record_path, const std::string& trace_path, 
 
 int main(int argc, char** argv) {
   if (argc < 3 || argc % 2 == 0) {
-    std::fprintf(stderr, "usage: link_model RTT_MS DECODE_GB_PER_S [RECORD TRACE]...\n");
+    std::fprintf(stderr, "usage: link_model RTT_MS DECODE_TOKENS_PER_S [RECORD TRACE]...\n");
     return 2;
   }
   sluice::Options options;
   options.rtt_us = static_cast<sluice::sim::TimeUs>(std::atof(argv[1]) * 1e3);
-  options.decode_bytes_per_us = std::atof(argv[2]) * 1e3;
+  options.decode_tokens_per_us = std::atof(argv[2]) * 1e-6;
   for (int i = 3; i < argc; i += 2) {
     const absl::Status status = sluice::Run(argv[i], argv[i + 1], options);
     if (status.ok()) continue;

@@ -16,8 +16,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -27,7 +25,7 @@ SHAPE = {"tokens": 4096, "layers": 12, "heads": 4, "head_dim": 64}
 CHUNK = ("--chunk-tokens", 256)
 STEP_MS = 10
 RTT_MS = 1.0
-DECODE_GB_PER_S = 0.8
+DECODE_BYTES_PER_S = 0.8e9  # of output, as codec_bench measures it
 PAYLOAD_SHARE = 0.95  # of what the link carries; the rest is headers
 MIN_MBIT, MAX_MBIT = 15, 800
 MIN_SLO_MS, MAX_SLO_MS = 200, 2500
@@ -51,19 +49,14 @@ def random_rates(chance):
     return [(0, mean)] + [(at, mean * log_uniform(chance, 0.2, 3)) for at in times]
 
 
-def shape_link(link, rates, stop, start, told):
-    """Sets the rates at their times after `start`; notes when each was set."""
-    for at_ms, mbit in rates[1:]:
-        if stop.wait(max(0, start + at_ms / 1e3 - time.monotonic())):
-            return
-        link.set_rate(mbit)
-        told.append(((time.monotonic() - start) * 1e3, mbit))
+def decode_tokens_per_s():
+    return DECODE_BYTES_PER_S / (SHAPE["layers"] * SHAPE["heads"] * SHAPE["head_dim"] * 2 * 2)
 
 
 def trace_text(told):
     """The link as it was, one Mbit/s value of payload per step."""
     values, current = [], told[0][1]
-    changes = list(told[1:])
+    changes = list(told)
     for step in range(MAX_TRACE_MS // STEP_MS):
         while changes and changes[0][0] <= step * STEP_MS:
             current = changes.pop(0)[1]
@@ -101,16 +94,11 @@ class Bench:
         slo_ms = int(log_uniform(self.chance, MIN_SLO_MS, MAX_SLO_MS))
         rates = random_rates(self.chance)
         record, trace = self.folder / f"{number}.record", self.folder / f"{number}.trace"
-        self.link.set_rate(rates[0][1])
-        stop, start, told = threading.Event(), time.monotonic(), [rates[0]]
-        shaper = threading.Thread(target=shape_link,
-                                  args=(self.link, rates, stop, start, told))
-        shaper.start()
-        result = self.harness.Running(
-            "fetch", "--node", self.node.socket_path, "--like", self.original, *CHUNK, "--slo",
-            slo_ms, "--json", "--record", record, self.folder / "out.safetensors").result()
-        stop.set()
-        shaper.join()
+        with self.link.playing(rates) as told:
+            result = self.harness.Running(
+                "fetch", "--node", self.node.socket_path, "--like", self.original, *CHUNK,
+                "--slo", slo_ms, "--json", "--record", record,
+                self.folder / "out.safetensors").result()
         trace.write_text(trace_text(told), encoding="ascii")
         levels = [int(level) for level in result.levels() if level is not None]
         return {"slo_ms": slo_ms, "link": told, "code": result.code, "ms": result.json()["ms"],
@@ -161,7 +149,7 @@ def main():
         finally:
             bench.close()
         pairs = [path for load in loads for path in (load["record"], load["trace"])]
-        told = subprocess.run([build / "tests/bench/link_model", str(RTT_MS), str(DECODE_GB_PER_S),
+        told = subprocess.run([build / "tests/bench/link_model", str(RTT_MS), str(decode_tokens_per_s()),
                                *pairs], check=True, capture_output=True, text=True).stdout
         for load, line in zip(loads, told.splitlines(), strict=True):
             load["model"] = json.loads(line)
