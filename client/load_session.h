@@ -118,6 +118,8 @@ class LoadSession {
   void PollControl();
 
   adapt::TimeUs ComputeUs(const Chunk& chunk) const;
+  void StartRecord();
+  void EndRecord();
 
   void Carry(const adapt::Actions& actions);
   void SendAsk(const adapt::Ask& ask);
@@ -157,12 +159,13 @@ class LoadSession {
   bool answered_ = false;  // a frame has come
   int reconnects_ = 0;
   adapt::TimeUs reconnect_us_ = -1;  // when to open the stream again; -1: it is not broken
-  Failure link_failure_;  // why the link is lost
-  absl::Status refused_;  // why the rest of the stream is not taken
+  Failure link_failure_;             // why the link is lost
+  absl::Status refused_;             // why the rest of the stream is not taken
   ServerState server_ = ServerState::kUnknown;
   bool over_ = false;          // cancelled, or the sink failed
   uint64_t memory_bytes_ = 0;  // for segments
   LoadResult result_;
+  std::shared_ptr<LoadRecord> record_;  // if there is to be one
 };
 
 }  // namespace sluice::client
