@@ -75,7 +75,7 @@ int Main(int argc, char** argv) {
   Run run;
   for (auto add :
        {AddCalibrate, AddProfileCommands, AddEncode, AddDecode, AddInspect, AddPut, AddFetch,
-        AddExplain, AddLs, AddRm, AddPin, AddStats, AddPing, AddBench}) {
+        AddExplain, AddSimulate, AddLs, AddRm, AddPin, AddStats, AddPing, AddBench}) {
     add(app, run);
   }
   if (argc > 1) {
