@@ -62,7 +62,33 @@ LoadSession::~LoadSession() {
   decoder_.Stop();
 }
 
+void LoadSession::StartRecord() {
+  if (!options_.record || chunks_.size() > kMaxRecordedChunks) return;
+  record_ = std::make_shared<LoadRecord>();
+  record_->load_id = options_.load_id;
+  record_->server = store_.address();
+  record_->namespace_digest = options_.namespace_digest;
+  record_->start = absl::Now();
+  record_->chunk_tokens = options_.chunk_tokens;
+  record_->first_chunk = options_.skip_chunks;
+  record_->slo_us = slo_us_;
+}
+
+void LoadSession::EndRecord() {
+  if (record_ == nullptr) return;
+  const std::unique_ptr<EventLog> log = member_ == nullptr ? nullptr : member_->TakeLog();
+  if (log != nullptr) {
+    record_->events = log->TakeEvents();
+    record_->omitted_events = log->omitted_events();
+  }
+  record_->outcomes = result_.outcomes;
+  record_->bytes = result_.bytes;
+  record_->ms = result_.ms;
+  result_.record = std::move(record_);
+}
+
 LoadResult LoadSession::Run() {
+  StartRecord();
   if (slo_us_ == 0) {
     FinishAll(RecomputeReason::kLate, "the SLO leaves no time to load");
   } else if (!chunks_.empty() && !link_.Allow()) {
@@ -78,6 +104,7 @@ LoadResult LoadSession::Run() {
     result_.outcomes.push_back(std::move(chunk.outcome));
   }
   result_.ms = Seconds(NowUs() - start_us_) * 1e3;
+  EndRecord();
   return std::move(result_);
 }
 
@@ -152,7 +179,13 @@ void LoadSession::JoinLink() {
     spec.chunks.push_back(std::move(chunk.plan.ladder));
     if (!options_.compute_us.empty()) spec.compute_us.push_back(ComputeUs(chunk));
   }
-  member_ = link_.Join(std::move(spec), [this] { events_.Wake(); });
+  std::unique_ptr<EventLog> log;
+  if (record_ != nullptr) {
+    record_->spec = spec;
+    log = std::make_unique<EventLog>();
+  }
+  member_ = link_.Join(
+      std::move(spec), [this] { events_.Wake(); }, std::move(log));
 }
 
 adapt::TimeUs LoadSession::ComputeUs(const Chunk& chunk) const {

@@ -117,6 +117,8 @@ class LoadSession {
   void PollControl();
 
   adapt::TimeUs ComputeUs(const Chunk& chunk) const;
+  void StartRecord();
+  void EndRecord();
 
   void Carry(const adapt::Actions& actions);
   void SendAsk(const adapt::Ask& ask);
@@ -163,6 +165,7 @@ class LoadSession {
   bool over_ = false;             // cancelled, or the sink failed
   uint64_t memory_bytes_ = 0;     // for segments
   LoadResult result_;
+  std::shared_ptr<LoadRecord> record_;  // if there is to be one
 };
 
 }  // namespace sluice::client

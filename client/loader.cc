@@ -44,36 +44,6 @@ class StreamLoader final : public Loader {
 
 }  // namespace
 
-std::string_view RecomputeReasonName(RecomputeReason reason) {
-  switch (reason) {
-    case RecomputeReason::kNone:
-      return "none";
-    case RecomputeReason::kNotStored:
-      return "not_stored";
-    case RecomputeReason::kLate:
-      return "late";
-    case RecomputeReason::kServerUnavailable:
-      return "server_unavailable";
-    case RecomputeReason::kDamaged:
-      return "damaged";
-    case RecomputeReason::kBreakerOpen:
-      return "breaker_open";
-    case RecomputeReason::kAfterCut:
-      return "after_cut";
-    case RecomputeReason::kComputed:
-      return "computed";
-    case RecomputeReason::kCancelled:
-      return "cancelled";
-    case RecomputeReason::kUnsupported:
-      return "unsupported";
-    case RecomputeReason::kNodeBusy:
-      return "node_busy";
-    case RecomputeReason::kComputeFaster:
-      return "compute_faster";
-  }
-  return "unknown";
-}
-
 std::unique_ptr<Loader> Loader::Create(std::shared_ptr<RemoteStore> store, Config config) {
   return std::make_unique<StreamLoader>(std::move(store), config);
 }

@@ -17,6 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "adapt/load_types.h"
+#include "client/chunk_outcome.h"
+#include "client/load_record.h"
 #include "client/remote_store.h"
 #include "codec/decoder.h"
 #include "codec/profile.h"
@@ -31,34 +33,6 @@ class PlaneSink {
   // be called again for the same group with a higher level.
   virtual absl::Status Write(uint32_t chunk_index, size_t group,
                              const codec::GroupDecoder& decoded) = 0;
-};
-
-enum class RecomputeReason {
-  kNone = 0,  // loaded
-  kNotStored,
-  kLate,
-  kServerUnavailable,
-  kDamaged,
-  kBreakerOpen,
-  kAfterCut,
-  kComputed,
-  kCancelled,
-  kUnsupported,
-  kNodeBusy,
-  kComputeFaster,
-};
-std::string_view RecomputeReasonName(RecomputeReason reason);  // "not_stored", "late", ...
-
-struct ChunkOutcome {
-  uint32_t chunk_index = 0;
-  RecomputeReason reason = RecomputeReason::kNone;
-  codec::Level level = 0;
-  uint64_t bytes = 0;      // payload received for the chunk
-  double ms = 0;           // from the start of the load to the last write
-  double bytes_per_s = 0;  // measured while the chunk was on its way
-  double expected_ms = 0;  // time of its bytes on the link, as forecast when they were asked for
-  double transfer_ms = 0;  // and as it was
-  std::string message;
 };
 
 struct LoadOptions {
@@ -81,12 +55,15 @@ struct LoadOptions {
   std::optional<codec::Level>
       max_level;  // unset: finest lossy level (lossless if there is no other)
   std::string load_id;
+  bool record = false;  // keep a record of the load
 };
 
 struct LoadResult {
   std::vector<ChunkOutcome> outcomes;  // one per chunk that was not skipped, in context order
   uint64_t bytes = 0;
   double ms = 0;
+  // If it was wanted and the load has no more than kMaxRecordedChunks.
+  std::shared_ptr<LoadRecord> record;
 };
 
 // Lets another thread influence a running load.

@@ -64,20 +64,6 @@ v1::RecomputeCapability ToProto(adapt::RecomputeCapability capability) {
   return v1::RECOMPUTE_CAPABILITY_NONE;
 }
 
-ChunkOutcome FromProto(const v1::ChunkOutcome& in) {
-  ChunkOutcome outcome;
-  outcome.chunk_index = in.chunk_index();
-  outcome.reason = static_cast<RecomputeReason>(in.reason());  // the same numbers
-  outcome.level = static_cast<codec::Level>(in.level());
-  outcome.bytes = in.bytes();
-  outcome.ms = in.ms();
-  outcome.bytes_per_s = in.bytes_per_s();
-  outcome.expected_ms = in.expected_ms();
-  outcome.transfer_ms = in.transfer_ms();
-  outcome.message = in.message();
-  return outcome;
-}
-
 const char* BreakerName(v1::BreakerState state) {
   switch (state) {
     case v1::BREAKER_STATE_CLOSED:
@@ -154,7 +140,7 @@ class GrpcNodeClient : public NodeClient {
     bool finished = false;
     for (v1::LoadEvent event; reader->Read(&event);) {
       if (event.has_chunk()) {
-        result.outcomes.push_back(FromProto(event.chunk()));
+        result.outcomes.push_back(FromMessage(event.chunk()));
         if (on_outcome) on_outcome(result.outcomes.back());
       } else if (event.has_summary()) {
         finished = true;
@@ -205,6 +191,7 @@ class GrpcNodeClient : public NodeClient {
                       .recompute_chunks = response.recompute_chunks(),
                       .received_bytes = response.received_bytes(),
                       .late_loads = response.late_loads(),
+                      .dropped_records = response.dropped_records(),
                       .uptime_ms = response.uptime_ms(),
                       .unusual_rate_chunks = response.unusual_rate_chunks()};
   }

@@ -59,6 +59,7 @@ struct NodeStatus {
   uint64_t recompute_chunks = 0;
   uint64_t received_bytes = 0;
   uint64_t late_loads = 0;
+  uint64_t dropped_records = 0;
   uint64_t uptime_ms = 0;
   uint64_t unusual_rate_chunks = 0;  // encoded since start
 };

@@ -40,6 +40,8 @@ std::vector<Field> Fields(NodeConfig& c) {
       {"node.profile_cache_dir", &c.profile_cache_dir, 0, kMaxPathBytes},
       {"node.profile_cache_bytes", &c.profile_cache_bytes, kMiB, kMiB << 20},
       {"node.prefill_file", &c.prefill_file, 0, kMaxPathBytes},
+      {"node.record_dir", &c.record_dir, 0, kMaxPathBytes},
+      {"node.max_records", &c.max_records, 1, 65536},
       {"node.drain_ms", &c.drain_ms, 0, 600'000},
       {"load.reserve_ms", &c.reserve_ms, 0, 10'000},
       {"load.decode_threads", &c.decode_threads, 0, 256},

@@ -21,7 +21,10 @@ struct NodeConfig {
   uint64_t profile_cache_bytes = uint64_t{16} << 30;  // of its files; 1 MiB .. 1 TiB
   // What computing costs, as learnt from the engines; empty: not kept. At most 4096 bytes.
   std::string prefill_file = "/var/lib/sluice-node/prefill.json";
-  uint32_t drain_ms = 5000;  // how long saves may go on after SIGTERM; 0 .. 600000
+  // Records of loads; empty: none are kept. At most 4096 bytes.
+  std::string record_dir;
+  uint32_t max_records = 100;  // files in it; 1 .. 65536
+  uint32_t drain_ms = 5000;    // how long saves may go on after SIGTERM; 0 .. 600000
   // [load]
   uint32_t reserve_ms = 20;     // of every SLO, kept for the last decode; 0 .. 10000
   uint32_t decode_threads = 0;  // of all loads together; 0: as the machine has, at most 4; 0 .. 256

@@ -110,6 +110,7 @@ std::unique_ptr<NodeService> MakeService(const NodeConfig& config) {
   service.max_pools = config.limits.pools;
   service.max_loads = config.limits.loads;
   service.prefill_file = config.prefill_file;
+  service.records = {config.record_dir, config.max_records, service.node};
   service.saver.threads = config.save_threads;
   service.saver.max_saves = config.limits.saves;
   service.saver.put_timeout = absl::Milliseconds(config.put_timeout_ms);

@@ -55,23 +55,9 @@ class BlockSink final : public PlaneSink {
 
 v1::LoadEvent ToEvent(const ChunkOutcome& outcome) {
   v1::LoadEvent event;
-  v1::ChunkOutcome* chunk = event.mutable_chunk();
-  chunk->set_chunk_index(outcome.chunk_index);
-  // The wire's enumerators have the same values.
-  chunk->set_reason(static_cast<v1::RecomputeReason>(outcome.reason));
-  chunk->set_level(outcome.level);
-  chunk->set_bytes(outcome.bytes);
-  chunk->set_ms(outcome.ms);
-  chunk->set_bytes_per_s(outcome.bytes_per_s);
-  chunk->set_expected_ms(outcome.expected_ms);
-  chunk->set_transfer_ms(outcome.transfer_ms);
-  chunk->set_message(outcome.message);
+  *event.mutable_chunk() = ToMessage(outcome);
   return event;
 }
-
-static_assert(static_cast<int>(RecomputeReason::kNone) == v1::RECOMPUTE_REASON_NONE);
-static_assert(static_cast<int>(RecomputeReason::kComputeFaster) ==
-              v1::RECOMPUTE_REASON_COMPUTE_FASTER);
 
 v1::SaveEvent ToEvent(const SaveProgress& progress) {
   v1::SaveEvent event;
@@ -138,6 +124,7 @@ NodeService::NodeService(std::shared_ptr<RemoteStore> store, std::unique_ptr<Loa
       pools_(config_.max_pools),
       loads_(config_.max_loads),
       prefill_costs_(config_.prefill_file),
+      records_(config_.records),
       saver_(store_, config_.saver) {}
 
 bool NodeService::Stop(absl::Time deadline) {
@@ -258,7 +245,10 @@ LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& 
   options.tail_us = forecast.tail_us;
   options.max_level = arguments.max_level;
   options.load_id = arguments.request_id;
-  return loader_->Load(**profile, options, sink, send, control);
+  options.record = records_.enabled();
+  LoadResult result = loader_->Load(**profile, options, sink, send, control);
+  if (options.record) records_.Keep(std::move(result.record));
+  return result;
 }
 
 v1::LoadSummary NodeService::Finish(const LoadArguments& arguments, const LoadResult& result) {
@@ -410,6 +400,7 @@ grpc::Status NodeService::Status(grpc::ServerContext* /*context*/,
   response->set_recompute_chunks(counters_.recompute_chunks);
   response->set_received_bytes(counters_.received_bytes);
   response->set_late_loads(counters_.late_loads);
+  response->set_dropped_records(records_.dropped());
   response->set_unusual_rate_chunks(saver_.unusual_rate_chunks());
   response->set_uptime_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(absl::Now() - start_)));
   return grpc::Status::OK;

@@ -17,6 +17,7 @@
 #include "client/pool_registry.h"
 #include "client/prefill_costs.h"
 #include "client/profile_store.h"
+#include "client/record_folder.h"
 #include "client/remote_store.h"
 #include "client/saver.h"
 #include "sluice/v1/node.grpc.pb.h"
@@ -31,6 +32,7 @@ class NodeService final : public v1::Node::Service {
     size_t max_pools = 64;
     size_t max_loads = 16;
     std::string prefill_file;  // empty: not kept
+    RecordFolder::Config records;
     Saver::Config saver;
   };
 
@@ -89,6 +91,7 @@ class NodeService final : public v1::Node::Service {
   PoolRegistry pools_;
   LoadTable loads_;
   PrefillCosts prefill_costs_;
+  RecordFolder records_;
   Saver saver_;
 };
 

@@ -19,11 +19,20 @@ adapt::TimeUs NowUs() {
       .count();
 }
 
+SharedLink::SharedLink()
+    : scheduler_([this](LoadId id, adapt::TimeUs now_us, const adapt::Event& event,
+                        const adapt::Actions& actions) {
+        mutex_.AssertHeld();
+        Record(id, now_us, event, actions);
+      }) {}
+
 std::unique_ptr<SharedLink::Member> SharedLink::Join(adapt::LoadSpec spec,
-                                                     std::function<void()> wake) {
+                                                     std::function<void()> wake,
+                                                     std::unique_ptr<EventLog> log) {
   absl::MutexLock lock(&mutex_);
   const LoadId id = scheduler_.Add(std::move(spec));
   wakes_[id] = std::move(wake);
+  if (log != nullptr) logs_[id] = std::move(log);
   return std::unique_ptr<Member>(new Member(*this, id));
 }
 
@@ -31,6 +40,19 @@ void SharedLink::Leave(LoadId id) {
   absl::MutexLock lock(&mutex_);
   scheduler_.Remove(id);
   wakes_.erase(id);
+  logs_.erase(id);
+}
+
+void SharedLink::Record(LoadId id, adapt::TimeUs now_us, const adapt::Event& event,
+                        const adapt::Actions& actions) {
+  const auto found = logs_.find(id);
+  if (found != logs_.end()) found->second->Add(now_us, event, actions);
+}
+
+std::unique_ptr<EventLog> SharedLink::TakeLog(LoadId id) {
+  absl::MutexLock lock(&mutex_);
+  auto log = logs_.extract(id);
+  return log.empty() ? nullptr : std::move(log.mapped());
 }
 
 void SharedLink::Apply(LoadId id, const adapt::Event& event) {

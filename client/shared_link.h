@@ -15,6 +15,7 @@
 #include "adapt/circuit_breaker.h"
 #include "adapt/link_estimator.h"
 #include "adapt/link_scheduler.h"
+#include "client/load_record.h"
 
 namespace sluice::client {
 
@@ -23,6 +24,8 @@ adapt::TimeUs NowUs();
 
 class SharedLink {
  public:
+  SharedLink();
+
   // One load's part in the link, from its first ask to its end. One thread at a time.
   class Member {
    public:
@@ -37,6 +40,8 @@ class SharedLink {
     // When Decide is due at the latest if nothing happens.
     adapt::TimeUs WakeUs() { return link_.WakeUs(); }
     int loaded_step(uint32_t chunk) const { return link_.LoadedStep(id_, chunk); }
+    // What was recorded, which ends with this.
+    std::unique_ptr<EventLog> TakeLog() { return link_.TakeLog(id_); }
 
    private:
     friend class SharedLink;
@@ -48,8 +53,10 @@ class SharedLink {
   };
 
   // `wake` is called from other threads, must not block or call back, and is not called after the
-  // member is gone. The link must outlive its members.
-  std::unique_ptr<Member> Join(adapt::LoadSpec spec, std::function<void()> wake);
+  // member is gone. The link must outlive its members. What happens to the load goes into `log`,
+  // unless it is null.
+  std::unique_ptr<Member> Join(adapt::LoadSpec spec, std::function<void()> wake,
+                               std::unique_ptr<EventLog> log);
 
   // See adapt::LinkEstimator. Returns the time until the last of these bytes is expected, behind
   // those asked for before, by the estimate as it is; 0 while nothing is known.
@@ -78,12 +85,16 @@ class SharedLink {
   adapt::Actions Decide(LoadId id);
   adapt::TimeUs WakeUs();
   int LoadedStep(LoadId id, uint32_t chunk);
+  std::unique_ptr<EventLog> TakeLog(LoadId id);
+  void Record(LoadId id, adapt::TimeUs now_us, const adapt::Event& event,
+              const adapt::Actions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Leave(LoadId id);
 
   absl::Mutex mutex_;
   adapt::LinkEstimator estimator_ ABSL_GUARDED_BY(mutex_);
   adapt::LinkScheduler scheduler_ ABSL_GUARDED_BY(mutex_);
   std::map<LoadId, std::function<void()>> wakes_ ABSL_GUARDED_BY(mutex_);
+  std::map<LoadId, std::unique_ptr<EventLog>> logs_ ABSL_GUARDED_BY(mutex_);  // of recorded loads
   double forecast_error_ ABSL_GUARDED_BY(mutex_) = 0;
   bool forecast_known_ ABSL_GUARDED_BY(mutex_) = false;
   adapt::CircuitBreaker breaker_ ABSL_GUARDED_BY(mutex_);

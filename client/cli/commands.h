@@ -26,6 +26,8 @@ void AddPin(CLI::App& app, Run& run);
 void AddStats(CLI::App& app, Run& run);
 void AddPing(CLI::App& app, Run& run);
 void AddBench(CLI::App& app, Run& run);
+void AddExplain(CLI::App& app, Run& run);
+void AddSimulate(CLI::App& app, Run& run);
 void AddProfileCommands(CLI::App& app, Run& run);
 
 // Adds a subcommand that runs `command(*options)`. `options` lives as long as the parser.

@@ -10,6 +10,7 @@
 #include "client/cli/fetch_plan.h"
 #include "client/cli/json.h"
 #include "client/cli/profiles.h"
+#include "client/cli/record.h"
 #include "client/cli/table.h"
 #include "client/cli/units.h"
 #include "codec/status_macros.h"
@@ -17,6 +18,7 @@
 namespace sluice::cli {
 namespace {
 
+using adapt::RecomputeCapability;
 using client::ChunkOutcome;
 using client::RecomputeReason;
 using client::TokenRange;
@@ -25,6 +27,7 @@ constexpr char kExamples[] = R"(Examples:
   sluice fetch --like cache.safetensors --slo 500 out.safetensors
   sluice fetch --like cache.safetensors --level lossless --check cache.safetensors out.safetensors
   sluice fetch --tokens ids.json --model my-model --slo 500 out.safetensors
+  sluice fetch --like cache.safetensors --slo 500 --record it.load out.safetensors
   sluice fetch --node /run/sluice/node.sock --like cache.safetensors --slo 500 out.safetensors
 Chunks to recompute are left out of OUT and named in its metadata (sluice_missing_chunks); the exit
 code is then 4. With --node, --level is the highest level wanted, not the only one.)";
@@ -98,6 +101,15 @@ absl::Status WriteOut(const FetchOptions& options, const FetchPlan& plan, const 
   DescribeTokens(plan.token_ids, ranges, missing, metadata);
   DescribeLevels(levels, metadata);
   return fetched.planes.Save(options.out, ranges, metadata);
+}
+
+absl::Status KeepRecord(const FetchOptions& options, const client::LoadResult& result) {
+  if (options.record.empty()) return absl::OkStatus();
+  if (result.record == nullptr) {
+    Note(absl::StrCat("loads of over ", client::kMaxRecordedChunks, " chunks are not recorded"));
+    return absl::OkStatus();
+  }
+  return WriteRecord(options.record, *result.record);
 }
 
 // Prints the verdict of --check; true if nothing is wrong.
@@ -196,6 +208,7 @@ absl::StatusOr<ExitCode> Fetch(const FetchOptions& options) {
   ASSIGN_OR_RETURN(const Fetched fetched,
                    through_node ? LoadThroughNode(options, plan) : LoadFromServer(options, plan));
   const auto& outcomes = fetched.result.outcomes;
+  RETURN_IF_ERROR(KeepRecord(options, fetched.result));
   if (!through_node && NothingAnswered(fetched.result)) {
     const std::string message = outcomes.empty() ? "" : outcomes.front().message;
     return ExplainUnreachable(absl::UnavailableError(message), options.server.address);
@@ -230,18 +243,6 @@ absl::StatusOr<ExitCode> Fetch(const FetchOptions& options) {
   return static_cast<size_t>(loaded) == outcomes.size() ? kOk : kPartial;
 }
 
-std::optional<adapt::RecomputeCapability> ParseCapability(const std::string& word) {
-  if (word == "none") return adapt::RecomputeCapability::kNone;
-  if (word == "suffix") return adapt::RecomputeCapability::kSuffix;
-  if (word == "any") return adapt::RecomputeCapability::kAny;
-  return std::nullopt;
-}
-
-std::string CapabilityFault(const std::string& word) {
-  if (ParseCapability(word)) return "";
-  return absl::StrCat("\"", word, "\" is not none, suffix or any");
-}
-
 }  // namespace
 
 void AddFetch(CLI::App& app, Run& run) {
@@ -256,19 +257,16 @@ void AddFetch(CLI::App& app, Run& run) {
       ->check(WholeWithin(0, 600'000))
       ->capture_default_str();
   AddLevel(*sub, options->level, "Only this level (default: the best that the time allows)");
-  const auto recompute = [options](const CLI::results_t& words) {
-    const auto capability = ParseCapability(words.back());
-    options->capability = capability.value_or(adapt::RecomputeCapability::kNone);
-    return capability.has_value();
-  };
-  sub->add_option("--recompute", recompute,
-                  "What could be computed instead: none, suffix or any (default: none)")
-      ->type_name("WHAT")
-      ->check(CapabilityFault, "");
+  AddCapability(
+      *sub, "--recompute",
+      {RecomputeCapability::kNone, RecomputeCapability::kSuffix, RecomputeCapability::kAny},
+      options->capability, "What could be computed instead");
   sub->add_option("--check", options->check, "Compare what was loaded with this original");
+  sub->add_option("--record", options->record, "Write a record of the load; see sluice explain");
   AddServer(*sub, options->server);
   sub->add_option("-n,--node", options->node, "Load through the daemon at this socket")
-      ->excludes("--server");
+      ->excludes("--server")
+      ->excludes("--record");
   sub->add_option("--namespace", options->name_space, "With --tokens: the namespace to load from")
       ->excludes("--like");
   AddProfile(*sub, options->profile)

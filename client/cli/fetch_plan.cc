@@ -130,6 +130,8 @@ absl::StatusOr<FetchPlan> PlanTokens(const FetchOptions& options) {
 absl::StatusOr<FetchPlan> PlanFetch(const FetchOptions& options) {
   RETURN_IF_ERROR(CheckOutput(options.out,
                               {options.like, options.check, options.tokens_file, options.profile}));
+  RETURN_IF_ERROR(CheckOutput(options.record,
+                              {options.like, options.check, options.tokens_file, options.profile}));
   if (options.like.empty() == options.tokens_file.empty()) {
     return WithHint(absl::InvalidArgumentError("give either --like or --tokens"),
                     "try: sluice fetch --help");

@@ -25,7 +25,8 @@ struct FetchOptions {
   std::string tokens_file;  // or only token ids; the server knows the rest
   std::string profile;      // FILE or ID; empty: that of the namespace, else the built-in one
   std::string out;
-  std::string check;  // the original; empty for none
+  std::string record;  // of the load, to be written; empty for none
+  std::string check;   // the original; empty for none
   uint32_t slo_ms = 30'000;
   std::optional<codec::Level> level;
   adapt::RecomputeCapability capability = adapt::RecomputeCapability::kNone;

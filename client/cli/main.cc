@@ -73,8 +73,9 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   spdlog::set_level(spdlog::level::off);  // the library's log lines are for daemons
   Run run;
-  for (auto add : {AddCalibrate, AddProfileCommands, AddEncode, AddDecode, AddInspect, AddPut,
-                   AddFetch, AddLs, AddRm, AddPin, AddStats, AddPing, AddBench}) {
+  for (auto add :
+       {AddCalibrate, AddProfileCommands, AddEncode, AddDecode, AddInspect, AddPut, AddFetch,
+        AddExplain, AddSimulate, AddLs, AddRm, AddPin, AddStats, AddPing, AddBench}) {
     add(app, run);
   }
   if (argc > 1) {

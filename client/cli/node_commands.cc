@@ -182,6 +182,7 @@ absl::StatusOr<ExitCode> NodeStats(const std::string& socket, double timeout_s, 
                {"recompute_chunks", status->recompute_chunks},
                {"received_bytes", status->received_bytes},
                {"late_loads", status->late_loads},
+               {"dropped_records", status->dropped_records},
                {"unusual_rate_chunks", status->unusual_rate_chunks},
                {"uptime_ms", status->uptime_ms}});
     return kOk;
@@ -196,6 +197,7 @@ absl::StatusOr<ExitCode> NodeStats(const std::string& socket, double timeout_s, 
                                       FormatCount(status->recompute_chunks), " to recompute")},
               {"received", FormatBytes(static_cast<double>(status->received_bytes))},
               {"late loads", FormatCount(status->late_loads)},
+              {"dropped records", FormatCount(status->dropped_records)},
               {"unusual rate", absl::StrCat(FormatCount(status->unusual_rate_chunks, "saved chunk"),
                                             " with far more bits than the profile's figure")}});
   return kOk;

@@ -195,4 +195,50 @@ absl::Status CheckMatched(const client::ChunkSelector& selector, uint64_t matche
                   "list them with: sluice ls NAMESPACE");
 }
 
+const char* CapabilityName(adapt::RecomputeCapability capability) {
+  switch (capability) {
+    case adapt::RecomputeCapability::kNone:
+      return "none";
+    case adapt::RecomputeCapability::kSuffix:
+      return "suffix";
+    case adapt::RecomputeCapability::kBidirectional:
+      return "bidirectional";
+    case adapt::RecomputeCapability::kAny:
+      return "any";
+  }
+  return "unknown";
+}
+
+void AddCapability(CLI::App& app, const std::string& flag,
+                   std::vector<adapt::RecomputeCapability> allowed,
+                   adapt::RecomputeCapability& capability, const std::string& help) {
+  std::string names;  // "none, suffix or any"
+  for (const auto& each : allowed) {
+    const bool last = &each == &allowed.back();
+    absl::StrAppend(&names, names.empty() ? "" : last ? " or " : ", ", CapabilityName(each));
+  }
+  const auto find = [allowed](const std::string& word) {
+    std::optional<adapt::RecomputeCapability> found;
+    for (const auto each : allowed) {
+      if (word == CapabilityName(each)) found = each;
+    }
+    return found;
+  };
+  const std::string text =
+      absl::StrCat(help, ": ", names, " (default: ", CapabilityName(allowed.front()), ")");
+  const auto parse = [&capability, find](const CLI::results_t& words) {
+    const auto found = find(words.back());
+    capability = found.value_or(capability);
+    return found.has_value();
+  };
+  app.add_option(flag, parse, text)
+      ->type_name("WHAT")
+      ->check(
+          [find, names](const std::string& word) {
+            if (find(word)) return std::string();
+            return absl::StrCat("\"", word, "\" is not ", names);
+          },
+          "");
+}
+
 }  // namespace sluice::cli

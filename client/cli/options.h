@@ -5,10 +5,12 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "adapt/load_types.h"
 #include "client/remote_admin.h"
 #include "codec/chunk_key.h"
 #include "codec/profile.h"
@@ -65,5 +67,11 @@ absl::StatusOr<client::ChunkSelector> MakeSelector(client::RemoteAdmin& admin,
                                                    absl::Time deadline);
 // FailedPrecondition if the selector names chunks and the server does not have all of them.
 absl::Status CheckMatched(const client::ChunkSelector& selector, uint64_t matched_chunks);
+
+const char* CapabilityName(adapt::RecomputeCapability capability);
+// FLAG WHAT, one of these, of which the first is the default.
+void AddCapability(CLI::App& app, const std::string& flag,
+                   std::vector<adapt::RecomputeCapability> allowed,
+                   adapt::RecomputeCapability& capability, const std::string& help);
 
 }  // namespace sluice::cli

@@ -26,14 +26,17 @@ void AppendRow(std::string& out, const std::vector<std::string>& cells,
 
 }  // namespace
 
+std::string Printable(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return text;
+}
+
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
 void Table::Add(std::vector<std::string> cells) {
   cells.resize(columns_.size());
-  for (std::string& cell : cells) {  // names come from files and servers: no escape sequences
-    std::ranges::replace_if(
-        cell, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-  }
+  for (std::string& cell : cells) cell = Printable(std::move(cell));
   rows_.push_back(std::move(cells));
 }
 

@@ -8,6 +8,9 @@
 
 namespace sluice::cli {
 
+// The text without what a terminal might obey: it comes from files and servers.
+std::string Printable(std::string text);
+
 enum class Align { kLeft, kRight };
 
 struct Column {

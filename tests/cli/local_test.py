@@ -8,7 +8,7 @@ import cache_file
 import harness
 from harness import CHUNK, DAMAGED, OK, UNREACHABLE, USAGE
 
-COMMANDS = "encode decode inspect put fetch ls rm pin stats ping bench".split()
+COMMANDS = "encode decode inspect put fetch explain simulate ls rm pin stats ping bench".split()
 
 
 class HelpTest(harness.CliTest):

@@ -14,6 +14,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "client/load_plan.h"
+#include "client/load_record_file.h"
 #include "tests/client/scripted_store.h"
 
 namespace sluice::client {
@@ -103,7 +104,10 @@ class LoaderTest : public testing::Test {
     const auto on_outcome = [&](const ChunkOutcome& outcome) {
       EXPECT_TRUE(reported.emplace(outcome.chunk_index, outcome).second) << "reported twice";
     };
-    LoadResult result = loader_->Load(Context().profile, options, sink_, on_outcome, control);
+    LoadOptions recorded = options;
+    recorded.record = true;
+    LoadResult result = loader_->Load(Context().profile, recorded, sink_, on_outcome, control);
+    ExpectReplays(*result.record);
     EXPECT_EQ(reported.size(), result.outcomes.size());
     for (const ChunkOutcome& outcome : result.outcomes) {
       EXPECT_EQ(reported[outcome.chunk_index].reason, outcome.reason);
@@ -111,6 +115,13 @@ class LoaderTest : public testing::Test {
       if (outcome.reason == RecomputeReason::kNone) ExpectWritten(outcome);
     }
     return result;
+  }
+
+  static void ExpectReplays(const LoadRecord& record) {
+    const absl::StatusOr<LoadRecord> read = ParseRecord(SerializeRecord(record));
+    ASSERT_TRUE(read.ok()) << read.status();
+    const std::optional<ReplayDifference> difference = Replay(*read);
+    EXPECT_FALSE(difference.has_value()) << difference->what;
   }
 
   // Each group in the sink is exactly what the container holds at the outcome's level, or at a

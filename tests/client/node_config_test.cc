@@ -19,7 +19,8 @@ TEST(NodeConfigTest, DefaultsAreGood) { EXPECT_THAT(NodeConfig().Faults(), IsEmp
 TEST(NodeConfigTest, ReadsEveryKey) {
   const NodeConfigFile file = ParseNodeConfig(
       "[node]\nserver = 'h:1'\nsocket = '/s'\nchunk_tokens = 64\ndrain_ms = 1\n"
-      "profile_cache_dir = '/p'\nprofile_cache_bytes = 4_000_000\n"
+      "profile_cache_dir = '/p'\nprofile_cache_bytes = 4_000_000\nrecord_dir = '/r'\n"
+      "max_records = 9\n"
       "[load]\nreserve_ms = 2\ndecode_threads = 8\n[save]\nput_timeout_ms = 3\nthreads = 4\n"
       "[limits]\npools = 5\nloads = 6\nsaves = 7\ntokens_per_request = 5000\n"
       "load_memory_bytes = 2_000_000\nchunk_bytes = 3_000_000\nprofile_memory_bytes = "
@@ -32,12 +33,13 @@ TEST(NodeConfigTest, ReadsEveryKey) {
   EXPECT_EQ(c.socket, "/s");
   EXPECT_EQ(c.log_level, "warn");
   EXPECT_EQ(c.profile_cache_dir, "/p");
-  EXPECT_THAT((std::vector<uint64_t>{c.chunk_tokens, c.drain_ms, c.reserve_ms, c.decode_threads,
-                                     c.put_timeout_ms, c.save_threads, c.limits.pools,
-                                     c.limits.loads, c.limits.saves, c.limits.tokens_per_request,
-                                     c.limits.load_memory_bytes, c.limits.chunk_bytes,
-                                     c.profile_cache_bytes, c.limits.profile_memory_bytes}),
-              ElementsAre(64, 1, 2, 8, 3, 4, 5, 6, 7, 5000, 2'000'000, 3'000'000, 4'000'000, 5));
+  EXPECT_EQ(c.record_dir, "/r");
+  EXPECT_THAT((std::vector<uint64_t>{
+                  c.chunk_tokens, c.drain_ms, c.reserve_ms, c.decode_threads, c.put_timeout_ms,
+                  c.save_threads, c.limits.pools, c.limits.loads, c.limits.saves,
+                  c.limits.tokens_per_request, c.limits.load_memory_bytes, c.limits.chunk_bytes,
+                  c.profile_cache_bytes, c.limits.profile_memory_bytes, c.max_records}),
+              ElementsAre(64, 1, 2, 8, 3, 4, 5, 6, 7, 5000, 2'000'000, 3'000'000, 4'000'000, 5, 9));
 }
 
 TEST(NodeConfigTest, ReportsAllFaultsWithLines) {

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <random>
 #include <set>
 #include <thread>
 
+#include "client/file_io.h"
+#include "client/load_record_file.h"
 #include "tests/client/node_fixture.h"
 
 namespace sluice::client {
@@ -114,6 +117,27 @@ TEST_F(NodeServiceTest, LoadGivesBackWhatWasSaved) {
   EXPECT_EQ(status.loads(), 0u);
   EXPECT_EQ(status.breaker(), v1::BREAKER_STATE_CLOSED);
   EXPECT_GT(status.link_bytes_per_s(), 0.0);
+}
+
+TEST_F(NodeServiceTest, KeepsRecords) {
+  NodeService::Config config;
+  config.records.path = testing::TempDir() + "records-of-node-" + std::to_string(getpid());
+  config.records.program = "test";
+  StartAndSave(/*lossless=*/false, {}, config);
+  ExpectAll(Load(LoadContext(kChunks, kTarget)), v1::RECOMPUTE_REASON_NONE);
+  EXPECT_EQ(NodeStatus().dropped_records(), 0u);
+  Stop();
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(config.records.path)) {
+    const absl::StatusOr<LoadRecord> record = ParseRecord(*ReadFile(entry.path()));
+    ASSERT_TRUE(record.ok()) << record.status();
+    EXPECT_EQ(record->outcomes.size(), kChunks);
+    EXPECT_EQ(record->program, "test");
+    EXPECT_FALSE(Replay(*record).has_value());
+    ++count;
+  }
+  EXPECT_EQ(count, 1u);
+  std::filesystem::remove_all(config.records.path);
 }
 
 TEST_F(NodeServiceTest, LosslessIsBitExact) {

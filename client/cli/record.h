@@ -1,0 +1,14 @@
+// Writes records of loads.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "client/load_record.h"
+
+namespace sluice::cli {
+
+// To a file, as of this program.
+absl::Status WriteRecord(const std::string& path, client::LoadRecord record);
+
+}  // namespace sluice::cli

@@ -1,0 +1,36 @@
+// What a record tells of each chunk: when it was asked for and why, when it came, how it ended.
+//
+// Pure functions. Times count from the start of the load, -1 is never.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "client/load_record.h"
+
+namespace sluice::client {
+
+struct ChunkStory {
+  adapt::TimeUs asked_us = -1;    // its base, for the first time
+  std::string_view asked_reason;  // refers to the record
+  uint32_t num_asks = 0;
+  uint32_t num_refinements = 0;     // of these
+  adapt::TimeUs base_here_us = -1;  // all of it
+  adapt::TimeUs last_byte_us = -1;  // of any step
+  uint64_t bytes = 0;               // that arrived
+  int loaded_step = -1;             // in place at the end
+  adapt::TimeUs loaded_us = -1;     // since then
+  adapt::TimeUs computing_us = -1;  // the engine was told to compute it
+  adapt::TimeUs computed_us = -1;   // and had done so
+  std::optional<adapt::GiveUpReason> given_up;
+  bool final_loaded = false;
+  adapt::TimeUs final_us = -1;    // given up or final as loaded
+  std::string_view final_reason;  // why it was given up or not refined further
+};
+
+// One story per chunk of the spec.
+std::vector<ChunkStory> TellChunks(const LoadRecord& record);
+
+}  // namespace sluice::client
