@@ -99,14 +99,14 @@ void LinkScheduler::Feed(LoadId id, Load& load, const Event& event, TimeUs now_u
   Append(load.waiting, std::move(actions));
 }
 
-// In the order in which bases are served: a load is demoted when its bases, behind those of the
-// loads before it, cannot come in time even so, and others are delayed for nothing.
+// In the order in which bases are served: a load is demoted while its bases, behind those of the
+// loads before it, cannot come in time even so, and others are delayed for nothing. What is known
+// of a link at first is little, so no verdict is final.
 void LinkScheduler::Demote(const LinkView& link, TimeUs now_us) {
-  if (loads_.size() < 2 || !(link.bytes_per_s > 0)) return;
+  if (!(link.bytes_per_s > 0)) return;
   std::vector<std::pair<TimeUs, LoadId>> order;
   for (const auto& [id, load] : loads_) {
-    if (load.planner.demoted() || load.planner.finished()) continue;
-    order.emplace_back(load.planner.deadline_us(), id);
+    if (!load.planner.finished()) order.emplace_back(load.planner.deadline_us(), id);
   }
   std::sort(order.begin(), order.end());
   double bytes_before = 0;
@@ -114,11 +114,10 @@ void LinkScheduler::Demote(const LinkView& link, TimeUs now_us) {
     Load& load = loads_.at(id);
     const double bytes = static_cast<double>(load.planner.MissingBaseBytes());
     const double us = (bytes_before + bytes) / (kHopeful * link.bytes_per_s) * 1e6;
-    if (bytes > 0 && static_cast<double>(now_us) + us > static_cast<double>(deadline_us)) {
-      Feed(id, load, adapt::Demoted{}, now_us);
-    } else {
-      bytes_before += bytes;
-    }
+    const bool late = static_cast<double>(now_us) + us > static_cast<double>(deadline_us);
+    const bool hopeless = bytes > 0 && late && order.size() > 1;
+    if (hopeless != load.planner.demoted()) Feed(id, load, Demoted{hopeless}, now_us);
+    if (!hopeless) bytes_before += bytes;
   }
 }
 

@@ -117,8 +117,11 @@ struct GrantBase {
 struct GrantRefinement {
   bool operator==(const GrantRefinement&) const = default;
 };
-// Its bases cannot come in time and would only delay other loads: it gets what they leave.
+// Its bases cannot come in time and would only delay other loads, so it gets what they leave; or,
+// as the link is judged now, they can.
 struct Demoted {
+  bool demoted = true;
+
   bool operator==(const Demoted&) const = default;
 };
 

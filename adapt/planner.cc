@@ -120,7 +120,7 @@ void LoadPlanner::On(const LinkLost& event) {
 
 void LoadPlanner::On(const LinkRestored&) { link_state_ = LinkState::kUp; }
 
-void LoadPlanner::On(const Demoted&) { demoted_ = true; }
+void LoadPlanner::On(const Demoted& event) { demoted_ = event.demoted; }
 
 void LoadPlanner::On(const Tick& event) {
   link_ = event.link;

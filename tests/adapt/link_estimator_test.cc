@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 namespace sluice::adapt {
@@ -118,6 +119,33 @@ TEST(LinkEstimator, QuantileCoversMostForecasts) {
   }
   EXPECT_GT(kept, judged * 80 / 100);
   EXPECT_LT(kept, judged);
+}
+
+TEST(LinkEstimator, NineOfTenForecastsAreKept) {
+  constexpr TimeUs kFrameUs = 1000, kStepUs = 50000, kWarmUs = 20000000, kEndUs = 200000000;
+  for (const double spread : {0.1, 0.3, 0.6}) {
+    std::mt19937_64 random(1);
+    std::lognormal_distribution<double> bytes_per_us(std::log(1000), spread);
+    LinkEstimator link;
+    link.OnAsked(uint64_t{1} << 40, 0);
+    int kept = 0, forecasts = 0;
+    double forecast = 0, arrived = 0, rate = 0;
+    for (TimeUs now = 0; now < kEndUs; now += kFrameUs) {
+      if (now % kStepUs == 0) rate = bytes_per_us(random);
+      if (now % LinkEstimator::kHorizonUs == 0) {
+        if (now > kWarmUs) {
+          ++forecasts;
+          kept += arrived >= forecast;
+        }
+        forecast = link.View(now).bytes_per_s * 1e-6 * LinkEstimator::kHorizonUs;
+        arrived = 0;
+      }
+      link.OnBytes(static_cast<uint64_t>(rate * kFrameUs), now + kFrameUs);
+      arrived += rate * kFrameUs;
+    }
+    EXPECT_NEAR(static_cast<double>(kept) / forecasts, 1 - LinkEstimator::kQuantile, 0.05)
+        << spread;
+  }
 }
 
 }  // namespace

@@ -192,6 +192,22 @@ TEST(Planner, WakesForTheLastMoment) {
   EXPECT_EQ(scheduler.WakeUs(kSlo - kReserve - 3000), kSlo - kReserve);
 }
 
+TEST(Planner, ALoadIsDemotedOnlyWhileItIsHopeless) {
+  LinkScheduler scheduler;
+  const LinkScheduler::LoadId first = scheduler.Add(Spec(8, RecomputeCapability::kNone));
+  const LinkScheduler::LoadId second = scheduler.Add(Spec(8, RecomputeCapability::kNone));
+  scheduler.Decide({Link(1500), 1}, 0);  // enough for one of them
+  EXPECT_FALSE(scheduler.planner(first)->demoted());
+  EXPECT_TRUE(scheduler.planner(second)->demoted());
+  scheduler.Decide({Link(3000), 1}, 1);
+  EXPECT_FALSE(scheduler.planner(second)->demoted());
+  scheduler.Decide({Link(1500), 1}, 2);
+  EXPECT_TRUE(scheduler.planner(second)->demoted());
+  scheduler.Remove(first);
+  scheduler.Decide({Link(500), 1}, 3);
+  EXPECT_FALSE(scheduler.planner(second)->demoted());  // there is no one to delay
+}
+
 TEST(Planner, StallCancelsRefinementsButNotBases) {
   Load planner(Spec(2, RecomputeCapability::kNone));
   const Actions first = planner.Decide(Link(), 0);

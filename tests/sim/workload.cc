@@ -83,6 +83,14 @@ std::string TraceFolder() {
   return folder != nullptr ? folder : SLUICE_TRACES;
 }
 
+std::vector<NamedLink> AllLinks(uint64_t seed) {
+  std::vector<NamedLink> links = GeneratedLinks(seed, 3);
+  const std::vector<NamedLink> recorded = RecordedLinks(TraceFolder());
+  if (recorded.empty()) std::cout << "No recorded traces: set SLUICE_TRACES to their folder.\n";
+  links.insert(links.end(), recorded.begin(), recorded.end());
+  return links;
+}
+
 std::vector<Request> Requests(uint64_t seed, int count) {
   constexpr TimeUs kSlos[] = {kSecond / 4, kSecond / 2, kSecond, 2 * kSecond, 3 * kSecond};
   std::mt19937_64 random(seed);

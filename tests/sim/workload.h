@@ -31,6 +31,8 @@ std::vector<NamedLink> GeneratedLinks(uint64_t seed, int copies);
 std::vector<NamedLink> RecordedLinks(const std::string& folder);
 // $SLUICE_TRACES, or the CMake cache variable of that name.
 std::string TraceFolder();
+// The generated links and, if their folder is known, the recorded ones.
+std::vector<NamedLink> AllLinks(uint64_t seed);
 
 std::vector<Request> Requests(uint64_t seed, int count);
 // The share of a GPU that loads get, over time.
