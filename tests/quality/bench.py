@@ -92,16 +92,13 @@ def judge_baselines(model, pairs, work, families):
 
 
 def judge_profile(model, sluice, name, profile, pairs):
-    """({level: {context: row}}, bytes of all files, bytes of the finest level)."""
-    rows, stored, finest = {}, 0, 0
+    """{level: {context: row}}"""
+    rows = {}
     for _, context in progress(name, pairs):
         encoded = sluice.encode(context.cache, profile)
-        # A file holds its profile, which a store keeps once for all contexts.
-        stored += encoded.stat().st_size - (profile.stat().st_size if profile else 0)
-        finest += max(sluice.level_bytes(encoded).values())
         for level, row in judge_levels(model, sluice, context, encoded):
             rows.setdefault(f"level {level}", {})[context.name] = row
-    return rows, stored, finest
+    return rows
 
 
 def points(by_setting):
@@ -124,11 +121,9 @@ def run(args):
         caches = [context.cache for text, context in to_calibrate if text.kind in plan.calibrate]
         made = sluice.calibrate(name, caches, *(files if plan.files else ())) if caches else None
         pairs = [(text, context) for text, context in to_judge if text.kind in plan.judge]
-        rows, stored, finest = judge_profile(model, sluice, name, made, pairs)
-        results["curves"][name] = points(rows)
+        results["curves"][name] = points(judge_profile(model, sluice, name, made, pairs))
         results["profiles"][name] = {"bytes": made.stat().st_size if made else 0,
-                                     "contexts": len(caches), "stored_bytes": stored,
-                                     "finest_bytes": finest}
+                                     "contexts": len(caches)}
         if name == report.OURS and args.levels_bench:
             results["levels"] = levels_cost(args.levels_bench, made,
                                             [context.cache for _, context in to_judge])

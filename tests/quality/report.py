@@ -85,9 +85,6 @@ def facts(results):
     for name, profile in results["profiles"].items():
         if profile["bytes"]:
             yield f"{name}: {profile['contexts']} contexts, {profile['bytes'] / 1e6:.1f} MB"
-    ours = results["profiles"][OURS]
-    yield ("stored files, all levels, against what the finest level reads: "
-           f"{ours['stored_bytes'] / ours['finest_bytes']:.4f}")
     if "levels" in results:
         levels = results["levels"]
         yield (f"all levels together: {levels['all_levels_bits']:.3f} bits, the finest alone "
