@@ -45,11 +45,16 @@ void LinkScheduler::Apply(LoadId id, const Event& event, TimeUs now_us) {
   if (found != loads_.end()) Feed(id, found->second, event, now_us);
 }
 
+void LinkScheduler::SetPace(LoadId id, const ComputePace& pace) {
+  const auto found = loads_.find(id);
+  if (found != loads_.end()) found->second.pace = pace;
+}
+
 std::vector<LinkScheduler::LoadId> LinkScheduler::Decide(const Tick& tick, TimeUs now_us) {
   Demote(tick.link, now_us);
   for (auto& [id, load] : loads_) {
     load.blocked = false;
-    Feed(id, load, tick, now_us);
+    Feed(id, load, Tick{tick.link, load.pace.value_or(tick.pace)}, now_us);
   }
   while (GrantNextBase(tick.link, now_us)) {
   }
@@ -121,8 +126,7 @@ void LinkScheduler::Demote(const LinkView& link, TimeUs now_us) {
   }
 }
 
-bool LinkScheduler::WindowAllows(const LinkView& link, AskClass ask_class,
-                                 uint64_t bytes) const {
+bool LinkScheduler::WindowAllows(const LinkView& link, AskClass ask_class, uint64_t bytes) const {
   size_t asks = 0;
   for (const auto& [id, load] : loads_) asks += load.planner.asks_in_flight();
   const size_t min_asks = link.stalled ? 1 : kMinAsksInFlight;

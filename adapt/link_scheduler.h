@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "adapt/planner.h"
@@ -37,6 +38,8 @@ class LinkScheduler {
   void Remove(LoadId id);
   // Tells one load what happened. What follows from it waits in TakeActions.
   void Apply(LoadId id, const Event& event, TimeUs now_us);
+  // The pace of the load's engine from now on, where engines differ: instead of that of the ticks.
+  void SetPace(LoadId id, const ComputePace& pace);
   // Lets time pass for all loads and hands out the link. Returns the loads for which actions wait.
   std::vector<LoadId> Decide(const Tick& tick, TimeUs now_us);
   // When Decide is due at the latest, after one at `now_us`.
@@ -59,6 +62,7 @@ class LinkScheduler {
 
     LoadPlanner planner;
     Actions waiting;
+    std::optional<ComputePace> pace;
     bool blocked = false;  // a grant led to nothing
   };
 

@@ -102,11 +102,17 @@ struct LinkLost {
 struct LinkRestored {
   bool operator==(const LinkRestored&) const = default;
 };
+// How an engine computes now, beside what was forecast.
+struct ComputePace {
+  double scale = 1;       // measured over forecast computing time
+  double high_scale = 0;  // which it hardly exceeds; at least `scale`, whatever is here
+
+  bool operator==(const ComputePace&) const = default;
+};
 // Time has passed: at least every 10 ms, and after other events.
 struct Tick {
   LinkView link;
-  double compute_scale = 1;       // measured over forecast computing time
-  double high_compute_scale = 0;  // which it hardly exceeds; 0: compute_scale
+  ComputePace pace;
 
   bool operator==(const Tick&) const = default;
 };

@@ -124,8 +124,8 @@ void LoadPlanner::On(const Demoted& event) { demoted_ = event.demoted; }
 
 void LoadPlanner::On(const Tick& event) {
   link_ = event.link;
-  compute_scale_ = event.compute_scale;
-  high_compute_scale_ = std::max(event.high_compute_scale, event.compute_scale);
+  pace_ = event.pace;
+  pace_.high_scale = std::max(pace_.high_scale, pace_.scale);
   Expire();
   if (link_.stalled) DropRefinements("the link has stalled");
   DecideDecline();

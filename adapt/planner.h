@@ -158,8 +158,7 @@ class LoadPlanner {
   uint64_t unanswered_bytes_ = 0;  // of flights that are not shared
   LinkState link_state_ = LinkState::kUp;
   LinkView link_;
-  double compute_scale_ = 1;
-  double high_compute_scale_ = 1;
+  ComputePace pace_{1, 1};
   TimeUs now_us_ = 0;
   bool demoted_ = false;
   bool want_compute_ = false;

@@ -22,12 +22,12 @@ bool LoadPlanner::computes_beside() const {
 }
 
 bool LoadPlanner::cost_known() const {
-  return compute_scale_ > 0 && !chunks_.empty() && spec_.compute_us.size() == chunks_.size();
+  return pace_.scale > 0 && !chunks_.empty() && spec_.compute_us.size() == chunks_.size();
 }
 
 TimeUs LoadPlanner::ComputeUs(uint32_t chunk) const {
   if (!cost_known()) return 0;
-  const double us = static_cast<double>(spec_.compute_us[chunk]) * compute_scale_;
+  const double us = static_cast<double>(spec_.compute_us[chunk]) * pace_.scale;
   return static_cast<TimeUs>(std::min(us, 1e15));
 }
 
@@ -38,7 +38,7 @@ TimeUs LoadPlanner::ComputeAfter() const {
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
     if (chunks_[i].state == State::kGivenUp && !chunks_[i].computed) us += ComputeUs(i);
   }
-  return static_cast<TimeUs>(static_cast<double>(us) * high_compute_scale_ / compute_scale_);
+  return static_cast<TimeUs>(static_cast<double>(us) * pace_.high_scale / pace_.scale);
 }
 
 TimeUs LoadPlanner::refine_until_us() const { return last_ask_us_ - ComputeAfter(); }
@@ -115,7 +115,7 @@ void LoadPlanner::DecideDecline() {
       static_cast<double>(link_.rtt_us) + TransferUs(bytes, link_.mean_bytes_per_s);
   if (all_bytes == 0 || compute_us > load_us) return;
   // An engine that may be late leaves loading as the only hope.
-  const double high_us = compute_us * high_compute_scale_ / compute_scale_;
+  const double high_us = compute_us * pace_.high_scale / pace_.scale;
   if (high_us > static_cast<double>(last_ask_us_ - now_us_)) return;
   CutAt(0, "computing all of it is faster than loading");
 }
@@ -159,7 +159,7 @@ void LoadPlanner::DecideCut() {
   if (covered == cut || !(link_.mean_bytes_per_s > 0)) return;
   const double compute_us = static_cast<double>(rest_us);
   // Of a link that has stalled less is to be expected than of the engine.
-  const double margin = link_.stalled ? 1 : high_compute_scale_ / compute_scale_;
+  const double margin = link_.stalled ? 1 : pace_.high_scale / pace_.scale;
   const double slack_us = left_us - compute_us * margin;
   if (slack_us >= 0) {
     if (slack_us < kTickUs) CutAt(covered, "the last moment at which computing meets the SLO");
@@ -177,7 +177,7 @@ uint32_t LoadPlanner::BestCut(uint32_t end) const {
   double loss[kMaxSteps] = {};     // summed over tokens, once they have
   double computed_loss = 0;        // of the chunks behind the cut
   double after_us = 0;
-  const double high = high_compute_scale_ / compute_scale_;
+  const double high = pace_.high_scale / pace_.scale;
   const auto good_loss = [&](const Chunk& chunk) {
     return std::max(chunk.ladder.step_loss[chunk.good], spec_.loss_stop) * chunk.ladder.num_tokens;
   };

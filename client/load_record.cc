@@ -49,7 +49,7 @@ struct EventText {
     return absl::StrFormat(
         "time passed: link %.3g (%.3g) MB/s, round trip %d us%s, computing x%.3g",
         link.bytes_per_s * 1e-6, link.mean_bytes_per_s * 1e-6, link.rtt_us,
-        link.stalled ? ", stalled" : "", e.compute_scale);
+        link.stalled ? ", stalled" : "", e.pace.scale);
   }
   std::string operator()(const adapt::GrantBase&) const { return "room for a base"; }
   std::string operator()(const adapt::GrantRefinement&) const { return "room for a refinement"; }

@@ -129,7 +129,7 @@ class EventReader {
     if (!IsScale(in.compute_scale()) || !IsScale(in.high_compute_scale())) {
       fault_ = Damaged("computing scale of a tick");
     }
-    return {link_, in.compute_scale(), in.high_compute_scale()};
+    return {link_, {in.compute_scale(), in.high_compute_scale()}};
   }
 
   absl::Status ReadActions(const v1::LoadActions& in, adapt::Actions& out) {

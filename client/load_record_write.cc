@@ -94,8 +94,8 @@ class RecordWriter {
   }
   void WriteEvent(const adapt::Tick& in, v1::LoadRecordEvent& out) {
     v1::Tick& tick = *out.mutable_tick();
-    tick.set_compute_scale(in.compute_scale);
-    tick.set_high_compute_scale(in.high_compute_scale);
+    tick.set_compute_scale(in.pace.scale);
+    tick.set_high_compute_scale(in.pace.high_scale);
     if (in.link == last_link_) return;
     last_link_ = in.link;
     v1::LinkView& link = *tick.mutable_link();

@@ -114,6 +114,7 @@ bool LoadSession::WorthAsking() {
   }
   adapt::TimeUs compute_us = 0;
   for (const Chunk& chunk : chunks_) compute_us += ComputeUs(chunk);
+  compute_us = AtPace(compute_us);
   const adapt::TimeUs rtt_us = link_.View().rtt_us;
   // Lookup and first base take a round trip each.
   if (compute_us > 2 * rtt_us) return true;
@@ -170,7 +171,7 @@ void LoadSession::JoinLink() {
   spec.slo_us = slo_us_;
   spec.limit_us = limit_us_;
   spec.reserve_us = std::min(absl::ToInt64Microseconds(config_.reserve), slo_us_ / 4);
-  spec.reserve_us = std::min(spec.reserve_us + options_.tail_us, slo_us_);
+  spec.reserve_us = std::min(spec.reserve_us + AtPace(options_.tail_us), slo_us_);
   spec.capability = options_.capability;
   spec.loss_stop = config_.loss_stop;
   spec.memory_bytes = memory_bytes_;
@@ -186,6 +187,11 @@ void LoadSession::JoinLink() {
   }
   member_ = link_.Join(
       std::move(spec), [this] { events_.Wake(); }, std::move(log));
+}
+
+adapt::TimeUs LoadSession::AtPace(adapt::TimeUs compute_us) const {
+  const double scale = control_ == nullptr ? 1 : control_->compute_pace().scale;
+  return static_cast<adapt::TimeUs>(static_cast<double>(compute_us) * scale);
 }
 
 adapt::TimeUs LoadSession::ComputeUs(const Chunk& chunk) const {
@@ -246,6 +252,7 @@ void LoadSession::PollControl() {
     over_ = true;
     return;
   }
+  member_->SetPace(control_->compute_pace());
   const uint32_t computed = std::max(control_->computed_chunks(), options_.skip_chunks);
   if (computed > computed_chunks_) {
     computed_chunks_ = computed;

@@ -116,7 +116,8 @@ class LoadSession {
   void SubmitDecode(uint32_t chunk, size_t group);
   void PollControl();
 
-  adapt::TimeUs ComputeUs(const Chunk& chunk) const;
+  adapt::TimeUs ComputeUs(const Chunk& chunk) const;  // forecast
+  adapt::TimeUs AtPace(adapt::TimeUs compute_us) const;
   void StartRecord();
   void EndRecord();
 

@@ -4,14 +4,11 @@
 
 namespace sluice::client {
 
-std::unique_ptr<LoadTable::Entry> LoadTable::Enter(uint32_t chunk_tokens,
-                                                   std::function<bool()> abandoned,
-                                                   std::function<void(uint32_t)> compute) {
+std::unique_ptr<LoadTable::Entry> LoadTable::Enter(uint32_t chunk_tokens, Engine engine) {
   absl::MutexLock lock(&mutex_);
   if (entries_.size() >= max_loads_) return nullptr;
   const uint64_t id = ++last_id_;
-  std::unique_ptr<Entry> entry(
-      new Entry(*this, id, chunk_tokens, std::move(abandoned), std::move(compute)));
+  std::unique_ptr<Entry> entry(new Entry(*this, id, chunk_tokens, std::move(engine)));
   entries_[id] = entry.get();
   return entry;
 }

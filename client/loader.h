@@ -43,8 +43,8 @@ struct LoadOptions {
   absl::Duration slo = absl::ZeroDuration();
   // Chunks without a base may still be loaded until then, when that beats computing; at least slo.
   absl::Duration limit = absl::ZeroDuration();
-  // Time in which the engine computes each chunk of the context after all before it, us; empty: not
-  // known.
+  // Forecast of the time in which the engine computes each chunk of the context after all before
+  // it, us; empty: not known. LoadControl tells its pace.
   std::vector<adapt::TimeUs> compute_us;
   // What the engine always computes after the load: the tokens behind the last full chunk.
   adapt::TimeUs tail_us = 0;
@@ -73,6 +73,8 @@ class LoadControl {
   virtual bool cancelled() const = 0;  // polled at least every 10 ms
   virtual uint32_t computed_chunks()
       const = 0;  // chunks that the engine has computed from the front
+  // How its engine computes now, beside the forecast.
+  virtual adapt::ComputePace compute_pace() const { return {}; }
   // The engine is to compute this chunk of the context now, beside the load. Called by the thread
   // that loads.
   virtual void OnCompute(uint32_t chunk_index) {}

@@ -304,8 +304,11 @@ grpc::Status NodeService::Load(grpc::ServerContext* context, const v1::LoadReque
     event.mutable_compute()->set_chunk_index(chunk_index);
     writer->Write(event);
   };
+  const auto pace = [this, model = PrefillModel(arguments->context.descriptor)] {
+    return prefill_costs_.Pace(model);
+  };
   const std::unique_ptr<LoadTable::Entry> entry =
-      loads_.Enter(arguments->context.descriptor.chunk_tokens, abandoned, compute);
+      loads_.Enter(arguments->context.descriptor.chunk_tokens, {abandoned, compute, pace});
   v1::LoadEvent started;
   started.mutable_started()->set_load_id(entry == nullptr ? 0 : entry->id());
   started.mutable_started()->set_num_chunks(

@@ -90,15 +90,18 @@ PrefillCosts::Forecast PrefillCosts::Predict(const std::string& model, uint32_t 
   const auto found = models_.find(model);
   if (found == models_.end() || !found->second.cost.known()) return forecast;
   const adapt::PrefillCost& cost = found->second.cost;
-  const auto time_us = [&cost](uint32_t tokens, uint32_t before) {
-    const double us = static_cast<double>(cost.Forecast(tokens, before)) * cost.scale();
-    return static_cast<adapt::TimeUs>(us);
-  };
   for (uint32_t i = 0; i < num_chunks; ++i) {
-    forecast.chunk_us.push_back(time_us(chunk_tokens, i * chunk_tokens));
+    forecast.chunk_us.push_back(cost.Forecast(chunk_tokens, i * chunk_tokens));
   }
-  forecast.tail_us = time_us(tail_tokens, num_chunks * chunk_tokens);
+  forecast.tail_us = cost.Forecast(tail_tokens, num_chunks * chunk_tokens);
   return forecast;
+}
+
+adapt::ComputePace PrefillCosts::Pace(const std::string& model) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = models_.find(model);
+  if (found == models_.end()) return {};
+  return {found->second.cost.scale(), found->second.cost.high_scale()};
 }
 
 absl::Status PrefillCosts::Save() {

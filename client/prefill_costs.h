@@ -35,13 +35,15 @@ class PrefillCosts {
   // `model` names whatever has costs of its own, such as "name@revision".
   void Report(const std::string& model, const std::vector<Timing>& timings, absl::Time now);
 
-  // Time to compute a context cut into runs of tokens, one after the other.
+  // Time to compute a context cut into runs of tokens, one after the other, at scale 1.
   struct Forecast {
     std::vector<adapt::TimeUs> chunk_us;  // empty: not known
     adapt::TimeUs tail_us = 0;            // of the tokens behind the last chunk
   };
   Forecast Predict(const std::string& model, uint32_t num_chunks, uint32_t chunk_tokens,
                    uint32_t tail_tokens) const;
+  // How the engines compute now, beside that.
+  adapt::ComputePace Pace(const std::string& model) const;
 
   absl::Status Save();
 

@@ -60,10 +60,15 @@ void SharedLink::Apply(LoadId id, const adapt::Event& event) {
   scheduler_.Apply(id, event, NowUs());
 }
 
+void SharedLink::SetPace(LoadId id, const adapt::ComputePace& pace) {
+  absl::MutexLock lock(&mutex_);
+  scheduler_.SetPace(id, pace);
+}
+
 adapt::Actions SharedLink::Decide(LoadId id) {
   absl::MutexLock lock(&mutex_);
   const adapt::TimeUs now = NowUs();
-  for (const LoadId waiting : scheduler_.Decide({estimator_.View(now)}, now)) {
+  for (const LoadId waiting : scheduler_.Decide({estimator_.View(now), {}}, now)) {
     if (waiting != id) wakes_[waiting]();
   }
   return scheduler_.TakeActions(id);

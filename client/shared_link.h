@@ -35,6 +35,7 @@ class SharedLink {
 
     uint64_t id() const { return id_; }  // of the link's loads
     void Apply(const adapt::Event& event) { link_.Apply(id_, event); }
+    void SetPace(const adapt::ComputePace& pace) { link_.SetPace(id_, pace); }
     // What is to be done now. Call after events, when woken, and by WakeUs.
     adapt::Actions Decide() { return link_.Decide(id_); }
     // When Decide is due at the latest if nothing happens.
@@ -82,6 +83,7 @@ class SharedLink {
   using LoadId = adapt::LinkScheduler::LoadId;
 
   void Apply(LoadId id, const adapt::Event& event);
+  void SetPace(LoadId id, const adapt::ComputePace& pace);
   adapt::Actions Decide(LoadId id);
   adapt::TimeUs WakeUs();
   int LoadedStep(LoadId id, uint32_t chunk);

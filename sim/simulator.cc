@@ -293,8 +293,8 @@ class Simulation {
   }
 
   void Decide() {
-    const adapt::Tick tick{memory_.link.View(now_), memory_.cost.scale(),
-                           memory_.cost.high_scale()};
+    const adapt::Tick tick{memory_.link.View(now_),
+                           {memory_.cost.scale(), memory_.cost.high_scale()}};
     if (watcher_.decide) watcher_.decide(now_, tick);
     driver_.Decide(tick, now_);
     for (size_t i = 0; i < loads_.size(); ++i) {

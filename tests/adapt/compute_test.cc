@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <vector>
 
 #include "adapt/link_scheduler.h"
@@ -35,7 +36,7 @@ class TimedLoad {
       Deliver();
       LinkView view{rate_, rate_, 1000, rate_ <= 0, 0};
       if (!known_) view = {};
-      scheduler_.Decide({view, scale_, high_scale_}, now_);
+      scheduler_.Decide({view, {scale_, high_scale_}}, now_);
       const Actions actions = scheduler_.TakeActions(id_);
       for (const Ask& ask : actions.asks) asks_.push_back(ask);
       for (const Cancel& cancel : actions.cancels) {
@@ -192,6 +193,20 @@ TEST(PlannerCompute, NothingIsLoadedBehindACut) {
   for (const GiveUp& give_up : run.give_ups_) {
     for (const uint32_t chunk : run.loaded_) EXPECT_LT(chunk, give_up.chunk);
   }
+}
+
+TEST(PlannerCompute, LoadsOfALinkMayHaveDifferentEngines) {
+  std::map<LinkScheduler::LoadId, double> scales;
+  LinkScheduler scheduler(
+      [&](LinkScheduler::LoadId id, TimeUs, const Event& event, const Actions&) {
+        if (const Tick* tick = std::get_if<Tick>(&event)) scales[id] = tick->pace.scale;
+      });
+  const auto first = scheduler.Add(Spec(2, RecomputeCapability::kBidirectional, 50000));
+  const auto second = scheduler.Add(Spec(2, RecomputeCapability::kBidirectional, 50000));
+  scheduler.SetPace(second, {3, 4});
+  scheduler.Decide({}, 0);
+  EXPECT_EQ(scales[first], 1);
+  EXPECT_EQ(scales[second], 3);
 }
 
 TEST(PlannerCompute, ASlowerEngineIsForeseen) {

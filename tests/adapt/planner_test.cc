@@ -40,7 +40,7 @@ class Load {
   void Happens(const Event& event) { scheduler_.Apply(id_, event, now_); }
   Actions Decide(const LinkView& link, TimeUs now) {
     now_ = now;
-    scheduler_.Decide({link, 1}, now);
+    scheduler_.Decide({link, {}}, now);
     return scheduler_.TakeActions(id_);
   }
   int loaded_step(uint32_t chunk) const { return scheduler_.planner(id_)->loaded_step(chunk); }
@@ -188,7 +188,7 @@ TEST(Planner, WakesForTheLastMoment) {
   LinkScheduler scheduler;
   EXPECT_EQ(scheduler.WakeUs(5), 5 + LoadPlanner::kTickUs);
   scheduler.Add(Spec(1, RecomputeCapability::kAny));
-  scheduler.Decide({Link(), 1, 1}, kSlo - kReserve - 3000);
+  scheduler.Decide({Link(), {}}, kSlo - kReserve - 3000);
   EXPECT_EQ(scheduler.WakeUs(kSlo - kReserve - 3000), kSlo - kReserve);
 }
 
@@ -196,15 +196,15 @@ TEST(Planner, ALoadIsDemotedOnlyWhileItIsHopeless) {
   LinkScheduler scheduler;
   const LinkScheduler::LoadId first = scheduler.Add(Spec(8, RecomputeCapability::kNone));
   const LinkScheduler::LoadId second = scheduler.Add(Spec(8, RecomputeCapability::kNone));
-  scheduler.Decide({Link(1500), 1}, 0);  // enough for one of them
+  scheduler.Decide({Link(1500), {}}, 0);  // enough for one of them
   EXPECT_FALSE(scheduler.planner(first)->demoted());
   EXPECT_TRUE(scheduler.planner(second)->demoted());
-  scheduler.Decide({Link(3000), 1}, 1);
+  scheduler.Decide({Link(3000), {}}, 1);
   EXPECT_FALSE(scheduler.planner(second)->demoted());
-  scheduler.Decide({Link(1500), 1}, 2);
+  scheduler.Decide({Link(1500), {}}, 2);
   EXPECT_TRUE(scheduler.planner(second)->demoted());
   scheduler.Remove(first);
-  scheduler.Decide({Link(500), 1}, 3);
+  scheduler.Decide({Link(500), {}}, 3);
   EXPECT_FALSE(scheduler.planner(second)->demoted());  // there is no one to delay
 }
 

@@ -41,6 +41,16 @@ TEST_F(PrefillCostsTest, ChunksAndTailAreForecast) {
   EXPECT_TRUE(costs.Predict("another", 3, 256, 7).chunk_us.empty());
 }
 
+TEST_F(PrefillCostsTest, ThePaceFollowsTheEngine) {
+  PrefillCosts costs("");
+  EXPECT_EQ(costs.Pace("m").scale, 1);
+  costs.Report("m", Timings(), absl::UnixEpoch());
+  for (int i = 0; i < 20; ++i) costs.Report("m", {{1000, 0, 3000000}}, absl::UnixEpoch());
+  EXPECT_NEAR(costs.Pace("m").scale, 3, 0.1);
+  EXPECT_GE(costs.Pace("m").high_scale, costs.Pace("m").scale);
+  EXPECT_NEAR(costs.Predict("m", 1, 1000, 0).chunk_us[0], 1000000, 20000);
+}
+
 TEST_F(PrefillCostsTest, ARestartForgetsNothing) {
   {
     PrefillCosts costs(Path());

@@ -153,7 +153,7 @@ class ForecastPolicy final : public Sequential {
     for (size_t i = chunk; i < spec_.compute_us.size(); ++i) {
       compute_us += static_cast<double>(spec_.compute_us[i]);
     }
-    if (pessimistic_) compute_us *= tick_.high_compute_scale;
+    if (pessimistic_) compute_us *= tick_.pace.high_scale;
     const int finest = static_cast<int>(model_.size_shares.size()) - 1;
     for (int level = finest; level >= 0; --level) {
       if (BytesFrom(chunk, static_cast<size_t>(level)) / rate * 1e6 <= left) return level;
