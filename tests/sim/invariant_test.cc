@@ -270,7 +270,8 @@ TEST(SimInvariant, WasteIsLimited) {
       arrived[chunk] += bytes;
     };
     watcher.decide = [&](TimeUs, const adapt::Tick& tick) {
-      window_bytes = std::max(window_bytes, adapt::LinkScheduler::WindowBytes(tick.link));
+      window_bytes = std::max(window_bytes,
+                              adapt::LinkScheduler::WindowBytes(tick.link, adapt::AskClass::kBase));
     };
     const LoadOutcome outcome = Play(trial.world, {trial.load}, nullptr, watcher)[0];
     uint64_t computed = 0, largest = 0;

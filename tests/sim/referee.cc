@@ -205,7 +205,9 @@ void Referee::CheckLink(const adapt::LinkView& link, bool asked, bool refined) {
     Expect(book.flights.size() <= LoadPlanner::kMaxAsksInFlight, id, "asks in flight are limited");
   }
   const size_t free_asks = link.stalled ? 1 : LinkScheduler::kMinAsksInFlight;
-  Expect(!asked || flights <= free_asks || missing_bytes <= LinkScheduler::WindowBytes(link), 0,
+  const uint64_t window_bytes = LinkScheduler::WindowBytes(
+      link, refined ? adapt::AskClass::kRefinement : adapt::AskClass::kBase);
+  Expect(!asked || flights <= free_asks || missing_bytes <= window_bytes, 0,
          "the window limits what is unanswered");
   Expect(missing_bytes == scheduler_.unanswered_bytes(), 0, "unanswered bytes are counted");
   for (const auto& [id, book] : books_) {
