@@ -53,7 +53,9 @@ struct EventText {
   }
   std::string operator()(const adapt::GrantBase&) const { return "room for a base"; }
   std::string operator()(const adapt::GrantRefinement&) const { return "room for a refinement"; }
-  std::string operator()(const adapt::Demoted&) const { return "other loads go first"; }
+  std::string operator()(const adapt::Demoted& e) const {
+    return e.demoted ? "other loads go first" : "in its turn again";
+  }
 };
 
 }  // namespace

@@ -114,7 +114,7 @@ class EventReader {
     if (in.has_tick()) set(ReadTick(in.tick()));
     if (in.has_grant_base()) set(adapt::GrantBase{});
     if (in.has_grant_refinement()) set(adapt::GrantRefinement{});
-    if (in.has_demoted()) set(adapt::Demoted{});
+    if (in.has_demoted()) set(adapt::Demoted{in.demoted().demoted()});
     if (kinds != 1) return Damaged("an event is not of one kind");
     return fault_;
   }

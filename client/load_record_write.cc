@@ -109,7 +109,9 @@ class RecordWriter {
   void WriteEvent(const adapt::GrantRefinement&, v1::LoadRecordEvent& out) {
     out.mutable_grant_refinement();
   }
-  void WriteEvent(const adapt::Demoted&, v1::LoadRecordEvent& out) { out.mutable_demoted(); }
+  void WriteEvent(const adapt::Demoted& in, v1::LoadRecordEvent& out) {
+    out.mutable_demoted()->set_demoted(in.demoted);
+  }
 
   void WriteActions(const adapt::Actions& in, v1::LoadActions& out) {
     for (const adapt::Cancel& cancel : in.cancels) {

@@ -79,7 +79,9 @@ class Bench:
         self.server = harness.Server(folder, folder / "data", listen=f"{self.link.host}:0",
                                      prefix=self.link.inside())
         self.processes.append(self.server)
-        self.node = harness.Node(folder, self.server.address)
+        self.records, config = folder / "records", folder / "node.toml"
+        config.write_text(f'[node]\nrecord_dir = "{self.records}"\nmax_records = 65536\n')
+        self.node = harness.Node(folder, self.server.address, "--config", config)
         self.processes.append(self.node)
         put = harness.Running("put", "--server", self.server.address, *CHUNK,
                               self.original).result()
@@ -90,16 +92,20 @@ class Bench:
             process.kill()
         self.link.close()
 
+    def record_files(self):
+        return set(self.records.glob("*.load"))
+
     def load(self, number):
         slo_ms = int(log_uniform(self.chance, MIN_SLO_MS, MAX_SLO_MS))
         rates = random_rates(self.chance)
-        record, trace = self.folder / f"{number}.record", self.folder / f"{number}.trace"
+        trace, before = self.folder / f"{number}.trace", self.record_files()
         with self.link.playing(rates) as told:
             result = self.harness.Running(
                 "fetch", "--node", self.node.socket_path, "--like", self.original, *CHUNK,
-                "--slo", slo_ms, "--json", "--record", record,
-                self.folder / "out.safetensors").result()
+                "--slo", slo_ms, "--json", self.folder / "out.safetensors").result()
+        record, = self.harness.wait_until(lambda: self.record_files() - before, "a record")
         trace.write_text(trace_text(told), encoding="ascii")
+        assert result.code in (self.harness.OK, self.harness.PARTIAL), str(result)
         levels = [int(level) for level in result.levels() if level is not None]
         return {"slo_ms": slo_ms, "link": told, "code": result.code, "ms": result.json()["ms"],
                 "late": sum(reason == "late" for reason in result.reasons()),
@@ -149,12 +155,12 @@ def main():
         finally:
             bench.close()
         pairs = [path for load in loads for path in (load["record"], load["trace"])]
-        told = subprocess.run([build / "tests/bench/link_model", str(RTT_MS), str(decode_tokens_per_s()),
-                               *pairs], check=True, capture_output=True, text=True).stdout
+        model = (build / "tests/bench/link_model", str(RTT_MS), str(decode_tokens_per_s()))
+        told = subprocess.run([*model, *pairs], check=True, capture_output=True, text=True).stdout
         for load, line in zip(loads, told.splitlines(), strict=True):
             load["model"] = json.loads(line)
     if arguments.json:
-        print(json.dumps({"seed": arguments.seed, "loads": loads, **summary(loads)}, indent=1))
+        print(json.dumps({"seed": arguments.seed, "each": loads, **summary(loads)}, indent=1))
     else:
         for name, value in summary(loads).items():
             print(f"{name:20} {value:.3f}" if isinstance(value, float) else f"{name:20} {value}")
