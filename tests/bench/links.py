@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 
 SHAPE = {"tokens": 4096, "layers": 12, "heads": 4, "head_dim": 64}
-CONTEXTS = 8  # so many that what the daemon keeps of the last transfers is of no use
+TENANTS = 80  # loads of one after the other, so that what the daemon keeps of transfers is of no use
 CHUNK = ("--chunk-tokens", 256)
 STEP_MS = 10
 RTT_MS = 1.0
@@ -75,9 +75,8 @@ class Bench:
         self.folder = folder
         self.link = shaped_link.ShapedLink()
         self.processes = []
-        self.contexts = [folder / f"in-{i}.safetensors" for i in range(CONTEXTS)]
-        for context in self.contexts:
-            cache_file.write_synthetic(context, self.chance, **SHAPE)
+        self.original = folder / "in.safetensors"
+        cache_file.write_synthetic(self.original, self.chance, **SHAPE)
         self.server = harness.Server(folder, folder / "data", listen=f"{self.link.host}:0",
                                      prefix=self.link.inside())
         self.processes.append(self.server)
@@ -85,9 +84,9 @@ class Bench:
         config.write_text(f'[node]\nrecord_dir = "{self.records}"\nmax_records = 65536\n')
         self.node = harness.Node(folder, self.server.address, "--config", config)
         self.processes.append(self.node)
-        for context in self.contexts:
-            put = harness.Running("put", "--server", self.server.address, *CHUNK,
-                                  context).result()
+        for tenant in range(TENANTS):
+            put = harness.Running("put", "--server", self.server.address, *CHUNK, "--tenant",
+                                  tenant, self.original).result()
             assert put.code == harness.OK, str(put)
 
     def close(self):
@@ -102,10 +101,11 @@ class Bench:
         slo_ms = int(log_uniform(self.chance, MIN_SLO_MS, MAX_SLO_MS))
         rates = random_rates(self.chance)
         trace, before = self.folder / f"{number}.trace", self.record_files()
+        self.link.drain()
         with self.link.playing(rates) as told:
             result = self.harness.Running(
-                "fetch", "--node", self.node.socket_path, "--like",
-                self.contexts[number % CONTEXTS], *CHUNK,
+                "fetch", "--node", self.node.socket_path, "--like", self.original, *CHUNK,
+                "--tenant", number % TENANTS,
                 "--slo", slo_ms, "--json", self.folder / "out.safetensors").result()
         record, = self.harness.wait_until(lambda: self.record_files() - before, "a record")
         trace.write_text(trace_text(told), encoding="ascii")

@@ -13,7 +13,7 @@ import time
 
 COUNTER = itertools.count()
 BURST_BYTES = 32 << 10
-QUEUE_MS = 100  # how long bytes may wait in the link
+QUEUE_BYTES = 128 << 10  # may wait in the link, whatever its rate
 
 
 def run(*command):
@@ -64,7 +64,7 @@ class ShapedLink:
     def set_rate(self, mbit):
         run("tc", "-n", self.namespace, "qdisc", "replace", "dev", self.far, "root", "tbf",
             "rate", f"{max(int(mbit * 1000), 8)}kbit", "burst", BURST_BYTES,
-            "latency", f"{QUEUE_MS}ms")
+            "limit", QUEUE_BYTES)
 
     @contextlib.contextmanager
     def playing(self, rates):
@@ -89,6 +89,15 @@ class ShapedLink:
 
     def set_up(self, up):
         run("ip", "link", "set", self.near, "up" if up else "down")
+
+    def drain(self):
+        """Lets go what waits in the link, at a high rate."""
+        self.set_rate(1000)
+        pause = threading.Event()
+        before = -1
+        while before != self.sent_bytes():
+            before = self.sent_bytes()
+            pause.wait(0.05)
 
     def sent_bytes(self):
         """What the far end has sent, headers included."""
