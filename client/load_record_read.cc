@@ -17,12 +17,15 @@ constexpr adapt::TimeUs kMaxTimeUs = adapt::TimeUs{1} << 52;
 constexpr adapt::TimeUs kMaxSpanUs = 1'000'000'000'000;
 constexpr uint64_t kMaxStepBytes = uint64_t{1} << 40;
 constexpr double kMaxComputeScale = 1e4;
+constexpr double kMaxBytesPerS = 1e15;
 
 absl::Status Damaged(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("load record: ", what));
 }
 
 bool IsSpan(int64_t us) { return us >= 0 && us <= kMaxSpanUs; }
+
+bool IsRate(double bytes_per_s) { return bytes_per_s >= 0 && bytes_per_s <= kMaxBytesPerS; }
 
 bool IsScale(double scale) {
   return scale == 0 || (scale >= 1 / kMaxComputeScale && scale <= kMaxComputeScale);
@@ -122,7 +125,10 @@ class EventReader {
   adapt::Tick ReadTick(const v1::Tick& in) {
     if (in.has_link()) {
       const v1::LinkView& link = in.link();
-      if (!IsSpan(link.rtt_us()) || !IsSpan(link.idle_us())) fault_ = Damaged("link of a tick");
+      if (!IsSpan(link.rtt_us()) || !IsSpan(link.idle_us()) || !IsRate(link.bytes_per_s()) ||
+          !IsRate(link.mean_bytes_per_s())) {
+        fault_ = Damaged("link of a tick");
+      }
       link_ = {link.bytes_per_s(), link.mean_bytes_per_s(), link.rtt_us(), link.stalled(),
                link.idle_us()};
     }

@@ -1,5 +1,6 @@
 #include "tests/golden/load_record_cases.h"
 
+#include <cmath>
 #include <functional>
 #include <numeric>
 
@@ -63,6 +64,12 @@ std::vector<LoadRecordCase> ChangedCases() {
       {"step_too_large", "a step that no chunk has",
        [&](Message& m) { event(m, 0).mutable_ask_shared()->set_first_step(1000); }},
       {"reason_missing", "a reason that is not there", [](Message& m) { m.clear_reasons(); }},
+      {"rate_not_a_number", "link of a tick",
+       [](Message& m) {
+         for (v1::LoadRecordEvent& e : *m.mutable_events()) {
+           if (e.has_tick()) e.mutable_tick()->mutable_link()->set_mean_bytes_per_s(std::nan(""));
+         }
+       }},
       {"scale_huge", "computing scale",
        [](Message& m) {
          for (v1::LoadRecordEvent& e : *m.mutable_events()) {
