@@ -135,7 +135,7 @@ absl::StatusOr<std::string> ReadWhole(const std::string& path, size_t max_bytes)
   ASSIGN_OR_RETURN(UniqueFd fd, OpenForReading(path));
   ASSIGN_OR_RETURN(const FileFacts facts, GetFileFacts(fd.get(), path));
   if (facts.bytes > max_bytes) {
-    return absl::ResourceExhaustedError(
+    return absl::DataLossError(
         absl::StrCat(path, " has ", facts.bytes, " bytes, at most ", max_bytes, " are expected"));
   }
   std::string bytes(facts.bytes, '\0');

@@ -59,13 +59,14 @@ absl::StatusOr<DeleteCounts> IndexedStore::Delete(const Selection& selection, bo
 
 absl::StatusOr<BeginPutResult> IndexedStore::BeginPut(Announcement announcement) {
   BeginPutResult result;
-  if (index_.Find(announcement.id) != nullptr) {
-    result.already_stored = true;
-    return result;
-  }
+  // Asked for even if the chunk is there: without a profile that was lost it cannot be decoded.
   announcement.profile = profiles_.FindToUse(announcement.descriptor.profile_id);
   if (announcement.profile == nullptr) {
     result.profile_needed = true;
+    return result;
+  }
+  if (index_.Find(announcement.id) != nullptr) {
+    result.already_stored = true;
     return result;
   }
   const uint64_t bytes = announcement.total_bytes;
