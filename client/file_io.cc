@@ -51,6 +51,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes
   if (S_ISDIR(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat("read ", path, ": Is a directory"));
   }
+  if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is a device, not a file"));
+  }
   constexpr size_t kStepBytes = 1 << 20;
   std::string content;
   while (true) {

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/calibrate_input.h"
 #include "client/cli/commands.h"
@@ -33,6 +34,15 @@ struct Options {
   codec::CalibrateOptions calibrate;
   bool json = false;
 };
+
+constexpr double kMinTargetKl = 1e-7, kMaxTargetKl = 1;
+
+// What is wrong with the text, or nothing. CLI::Range takes what is not a number.
+std::string CheckTargetKl(const std::string& text) {
+  double nats = 0;
+  if (absl::SimpleAtod(text, &nats) && nats >= kMinTargetKl && nats <= kMaxTargetKl) return "";
+  return absl::StrCat("it is ", text, "; ", kMinTargetKl, " to ", kMaxTargetKl, " is possible");
+}
 
 // A line for each stage, one after the other.
 class Stages {
@@ -171,6 +181,7 @@ void AddCalibrate(CLI::App& app, Run& run) {
                   "Limit of a group's channels")
       ->capture_default_str();
   sub->add_option("--target-kl", calibrate.target_kl, "Divergence of the finest level, nats")
+      ->check(CheckTargetKl)
       ->capture_default_str();
   sub->add_option("--sink-tokens", calibrate.sink_tokens,
                   "First tokens of a context kept exact (default: as many as differ from the rest)")

@@ -38,6 +38,7 @@ neither loaded nor computed in the end is computed then.)";
 
 constexpr size_t kTextColumns = 60, kDrawingColumns = 100;
 constexpr double kBytesPerMbit = 1e6 / 8;
+constexpr uint64_t kMaxSeed = uint64_t{1} << 62;
 constexpr uint32_t kMaxTokens = 4 << 20;
 
 // A built-in profile has no figures of its own: those of README.md, measured on a small model.
@@ -265,6 +266,7 @@ void AddSimulate(CLI::App& app, Run& run) {
       ->check(Within(1, 1e9))
       ->capture_default_str();
   sub->add_option("--seed", options->seed, "Picks where in the trace the load starts; 0: at 0")
+      ->check(CLI::Range(uint64_t{0}, kMaxSeed))
       ->capture_default_str();
   sub->add_option("--svg", options->svg, "Write a drawing");
   sub->add_option("--record", options->record, "Write a record, for sluice explain");

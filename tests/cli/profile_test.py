@@ -117,6 +117,9 @@ class CalibratedProfileTest(harness.ServerTest):
         super().setUp()
         dumps = [self.context(f"dump{i}.safetensors") for i in range(4)]
         self.profile = self.path("model.profile")
+        for target in ("nan", "0", "-1", "1e300"):
+            self.refused("calibrate", "--target-kl", target, "--out", self.profile, *dumps,
+                         says=[f"--target-kl: it is {target}"])
         report = self.sluice("calibrate", "--json", "--out", self.profile, *dumps).json()
         self.id = report["profile_id"]
         self.cache_path = self.context("in.safetensors")

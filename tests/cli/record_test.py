@@ -69,6 +69,8 @@ class SimulateTest(harness.CliTest):
                                 (["--trace", bad, "--capability", "all"], "is not none, suffix"),
                                 (["--trace", "constant:1", "--chunk-tokens", 7], "chunk-tokens"),
                                 (["--trace", bad, "--svg", bad], "would replace the input"),
+                                (["--trace", "/dev/zero"], "is a device"),
+                                (["--trace", bad, "--seed", "-1"], "--seed"),
                                 ([], "--trace")):
             with self.subTest(arguments):
                 self.refused(*SIMULATE, "--slo", 100, *arguments, says=[says])

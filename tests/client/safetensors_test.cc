@@ -133,6 +133,12 @@ TEST(SafetensorsFileTest, BadPaths) {
   EXPECT_FALSE(WriteSafetensors("/dev/null", wrong, {}).ok());
 }
 
+TEST(FileIoTest, DevicesAreNotRead) {
+  const auto bytes = ReadFile("/dev/zero", 1 << 20);
+  EXPECT_EQ(bytes.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(bytes.status().message(), "/dev/zero is a device, not a file");
+}
+
 TEST(FileIoTest, FailedWriteLeavesNothing) {
   const std::string folder = absl::StrCat(::testing::TempDir(), "/io.", getpid());
   std::filesystem::create_directory(folder);
