@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 
 SHAPE = {"tokens": 4096, "layers": 12, "heads": 4, "head_dim": 64}
-TENANTS = 80  # loads of one after the other, so that what the daemon keeps of transfers is of no use
+TENANTS = 80  # loads of one after the other; what the daemon keeps of transfers is of no use
 CHUNK = ("--chunk-tokens", 256)
 STEP_MS = 10
 RTT_MS = 1.0
