@@ -42,12 +42,12 @@ class ShapedLink:
         self.near, self.far = f"sl{os.getpid()}n{number}"[:15], f"sl{os.getpid()}f{number}"[:15]
         subnet = (os.getpid() * 16 + number) % (1 << 14)
         prefix = f"10.{200 + (subnet >> 8) % 50}.{subnet & 255}"
-        self.host = f"{prefix}.2"
+        self.near_host, self.host = f"{prefix}.1", f"{prefix}.2"
         run("ip", "netns", "add", self.namespace)
         try:
             run("ip", "link", "add", self.near, "type", "veth", "peer", "name", self.far,
                 "netns", self.namespace)
-            run("ip", "address", "add", f"{prefix}.1/30", "dev", self.near)
+            run("ip", "address", "add", f"{self.near_host}/30", "dev", self.near)
             run("ip", "-n", self.namespace, "address", "add", f"{self.host}/30", "dev", self.far)
             run("ip", "link", "set", self.near, "up")
             run("ip", "-n", self.namespace, "link", "set", self.far, "up")
@@ -65,6 +65,8 @@ class ShapedLink:
         run("tc", "-n", self.namespace, "qdisc", "replace", "dev", self.far, "root", "tbf",
             "rate", f"{max(int(mbit * 1000), 8)}kbit", "burst", BURST_BYTES,
             "limit", QUEUE_BYTES)
+        # The filter sleeps by its old rate until a packet comes.
+        run(*self.inside(), "bash", "-c", f"echo >/dev/udp/{self.near_host}/9")
 
     @contextlib.contextmanager
     def playing(self, rates):
