@@ -177,13 +177,15 @@ uint32_t LoadPlanner::BestCut(uint32_t end) const {
   double loss[kMaxSteps] = {};     // summed over tokens, once they have
   double computed_loss = 0;        // of the chunks behind the cut
   double after_us = 0;
-  const double high = pace_.high_scale / pace_.scale;
+  const auto high_us = [&](uint32_t chunk) {
+    return static_cast<double>(spec_.compute_us[chunk]) * pace_.high_scale;
+  };
   const auto good_loss = [&](const Chunk& chunk) {
     return std::max(chunk.ladder.step_loss[chunk.good], spec_.loss_stop) * chunk.ladder.num_tokens;
   };
   for (uint32_t i = 0; i < end; ++i) {
     computed_loss += good_loss(chunks_[i]);
-    after_us += static_cast<double>(ComputeUs(i)) * high;
+    after_us += high_us(i);
   }
   const double left_us = static_cast<double>(refine_until_us() - now_us_);
   double best_loss = kNever, end_loss = kNever;
@@ -210,14 +212,16 @@ uint32_t LoadPlanner::BestCut(uint32_t end) const {
       break;
     }
     const Chunk& chunk = chunks_[cut];
+    int reached = std::max(std::min(chunk.asked, chunk.good), 0);
+    uint64_t bytes = chunk.Bytes(chunk.asked + 1, reached);
     for (int step = 0; step < kMaxSteps; ++step) {
-      const int reached = std::max(std::min(step, chunk.good), std::min(chunk.asked, chunk.good));
-      missing[step] += static_cast<double>(chunk.Bytes(chunk.asked + 1, reached));
+      if (step > reached && step <= chunk.good) bytes += chunk.ladder.step_bytes[++reached];
+      missing[step] += static_cast<double>(bytes);
       loss[step] +=
           std::max(chunk.ladder.step_loss[reached], spec_.loss_stop) * chunk.ladder.num_tokens;
     }
     computed_loss -= good_loss(chunk);
-    after_us -= static_cast<double>(ComputeUs(cut)) * high;
+    after_us -= high_us(cut);
   }
   return best_loss < (1 - kCutGain) * end_loss ? best : end;
 }
