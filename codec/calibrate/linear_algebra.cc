@@ -72,6 +72,12 @@ void MultiplyRows(const Dense<double>& block, size_t first, Dense<double>& matri
 
 absl::StatusOr<std::vector<double>> Diagonalise(Dense<double>& symmetric) {
   const size_t n = symmetric.rows;
+  if (!std::ranges::all_of(symmetric.values, [](double v) { return std::isfinite(v); })) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the covariances of ", n,
+                     " channels are no numbers: values of the caches, or of the queries' moments, "
+                     "are too small or too large to be calibrated with"));
+  }
   std::vector<double> eigenvalues(n);
   // In LAPACK's column-major order the eigenvectors are columns: our rows.
   const auto code =

@@ -50,7 +50,7 @@ void MultiplyColumns(const Dense<double>& block, size_t first, Dense<float>& mat
 void MultiplyRows(const Dense<double>& block, size_t first, Dense<double>& matrix);
 
 // The eigenvalues of a symmetric matrix, falling. Its rows become the eigenvectors, of length 1,
-// their largest component positive. An error if LAPACK finds none.
+// their largest component positive. InvalidArgument if one of its values is no number.
 absl::StatusOr<std::vector<double>> Diagonalise(Dense<double>& symmetric);
 
 }  // namespace sluice::codec

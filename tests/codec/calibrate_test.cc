@@ -8,6 +8,7 @@
 #include <random>
 
 #include "codec/bytes.h"
+#include "codec/calibrate/linear_algebra.h"
 #include "tests/codec/level_checks.h"
 #include "tests/codec/test_chunks.h"
 
@@ -189,6 +190,15 @@ TEST(CalibrateTest, DependentPlanesAreNoTrouble) {
   for (auto& planes : model.planes()) planes[1] = planes[0];
   const auto result = Calibrate(model.contexts(), {}, nullptr);
   ASSERT_TRUE(result.ok()) << result.status();
+}
+
+// Covariances of values next to zero, or huge moments of queries, end so.
+TEST(CalibrateTest, WhatIsNoNumberHasNoEigenvectors) {
+  Dense<double> covariances(2, 2);
+  covariances.values[0] = std::numeric_limits<double>::quiet_NaN();
+  const auto eigenvalues = Diagonalise(covariances);
+  EXPECT_EQ(eigenvalues.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(eigenvalues.status().message(), HasSubstr("too small or too large"));
 }
 
 TEST(CalibrateTest, ErrorsSayWhatIsWrong) {
