@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -18,6 +19,10 @@ namespace sluice::client {
 namespace {
 
 constexpr size_t kMaxNameBytes = 255;
+constexpr uint64_t kBytesPerStatBlock = 512;
+// A page's first touch costs a microsecond or two, as much as decoding into it. Memory that the
+// engine has already is touched when it is mapped, up to this; that takes half a second.
+constexpr uint64_t kMaxTouchedBytes = uint64_t{1} << 30;
 
 absl::Status CheckName(const std::string& name) {
   if (name.size() < 2 || name.size() > kMaxNameBytes || name[0] != '/' ||
@@ -48,6 +53,9 @@ absl::StatusOr<std::unique_ptr<BlockPool>> BlockPool::Map(const std::string& shm
     const int error = errno;
     close(fd);
     return absl::ErrnoToStatus(error, absl::StrCat("mmap ", shm_name));
+  }
+  if (static_cast<uint64_t>(stat.st_blocks) * kBytesPerStatBlock >= layout.pool_bytes) {
+    madvise(base, std::min(layout.pool_bytes, kMaxTouchedBytes), MADV_POPULATE_WRITE);
   }
   return std::unique_ptr<BlockPool>(
       new BlockPool(std::move(layout), fd, static_cast<std::byte*>(base)));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/log_text.h"
+#include "codec/decoder.h"
 #include "codec/status_macros.h"
 #include "spdlog/spdlog.h"
 
@@ -107,10 +108,12 @@ void ProfileStore::Work() {
 absl::StatusOr<ProfilePtr> ProfileStore::Obtain(const codec::Digest& id, bool& useless) {
   ASSIGN_OR_RETURN(std::string bytes, ReadBytes(id));
   auto profile = codec::Profile::Parse(std::move(bytes));
-  if (profile.ok()) return std::make_shared<const codec::Profile>(*std::move(profile));
-  useless = true;
+  absl::Status usable = profile.status();
+  if (usable.ok()) usable = codec::PrepareDecode(*profile);
+  if (usable.ok()) return std::make_shared<const codec::Profile>(*std::move(profile));
+  useless = !absl::IsResourceExhausted(usable);
   return absl::FailedPreconditionError(
-      absl::StrCat(Name(id), " cannot be used: ", profile.status().message()));
+      absl::StrCat(Name(id), " cannot be used: ", usable.message()));
 }
 
 absl::StatusOr<std::string> ProfileStore::ReadBytes(const codec::Digest& id) {

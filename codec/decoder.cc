@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "codec/bytes.h"
 #include "codec/exact_planes.h"
+#include "codec/group_transform.h"
 #include "codec/lossy_segment.h"
 #include "codec/reconstruct.h"
 #include "codec/status_macros.h"
@@ -88,6 +89,15 @@ absl::Status CheckCompatible(const Profile& profile, const ChunkHeader& header) 
                                               ", but the profile has only ", profile.num_levels(),
                                               " lossy levels"));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PrepareDecode(const Profile& profile) {
+  if (profile.calibration() == nullptr) return absl::OkStatus();
+  for (size_t group = 0; group < profile.groups().size(); ++group) {
+    if (profile.coded_channels(group) == 0) continue;
+    RETURN_IF_ERROR(profile.transforms().Synthesis(profile, group).status());
   }
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 #include "client/cli/progress.h"
 #include "client/engine_pool.h"
 #include "client/node_client.h"
+#include "codec/decoder.h"
 #include "codec/status_macros.h"
 
 namespace sluice::cli {
@@ -66,6 +67,7 @@ absl::Status CopyChunk(const FetchPlan& plan, client::EnginePool& pool, uint32_t
 
 absl::StatusOr<Fetched> LoadFromServer(const FetchOptions& options, const FetchPlan& plan) {
   ASSIGN_OR_RETURN(ContextPlanes planes, MakePlanes(plan));
+  RETURN_IF_ERROR(codec::PrepareDecode(*plan.profile));
   client::LoadResult result = LoadFromServer(options, plan, planes);
   return Fetched{std::move(planes), std::move(result)};
 }
