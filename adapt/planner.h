@@ -131,12 +131,14 @@ class LoadPlanner {
   uint64_t HeldBytes() const;
   bool DecodePending() const;
   size_t CountUndecoded() const;
+  bool DecodedInTime(const Wish& wish, size_t pending) const;
   void Issue(const Wish& wish, AskClass ask_class, std::string_view reason);
 
   // planner_compute.cc: what the engine computes.
   bool computes_beside() const;  // while the load runs
   bool cost_known() const;
   TimeUs ComputeUs(uint32_t chunk) const;  // now, one chunk
+  double LoadUs(double bytes, double bytes_per_s, size_t num_chunks) const;
   TimeUs ComputeAfter() const;             // of what is left to the engine for after the load
   TimeUs refine_until_us() const;          // later bytes would be late
   bool Covered() const;

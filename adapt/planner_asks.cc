@@ -39,8 +39,11 @@ std::optional<LoadPlanner::Wish> LoadPlanner::RefinementWish() const {
   if (!MayAsk() || link_.stalled || now_us_ >= refine_until_us()) return std::nullopt;
   if (CountUndecoded() > kMaxUndecoded) return std::nullopt;
   uint64_t wanted_bytes = 0;
+  size_t pending = 0;  // chunks with steps that are not decoded
   for (const Chunk& chunk : chunks_) {
-    if (chunk.state == State::kOpen) wanted_bytes += chunk.Bytes(0, chunk.top);
+    if (chunk.state != State::kOpen) continue;
+    wanted_bytes += chunk.Bytes(0, chunk.top);
+    pending += chunk.asked > chunk.loaded ? 1 : 0;
   }
   const bool tight = spec_.memory_bytes != 0 && wanted_bytes > spec_.memory_bytes;
   std::optional<Wish> best;
@@ -59,6 +62,7 @@ std::optional<LoadPlanner::Wish> LoadPlanner::RefinementWish() const {
       best_depth = depth;
     }
   }
+  if (best.has_value() && !DecodedInTime(*best, pending)) best.reset();
   return best;
 }
 
@@ -145,6 +149,16 @@ size_t LoadPlanner::CountUndecoded() const {
     count -= chunk.state == State::kOpen && flight.first_step == chunk.loaded + 1;
   }
   return count;
+}
+
+// Would it be decoded while that counts, behind the chunks that wait for their decode?
+bool LoadPlanner::DecodedInTime(const Wish& wish, size_t pending) const {
+  if (!(link_.mean_bytes_per_s > 0)) return true;
+  const Chunk& chunk = chunks_[wish.chunk];
+  const size_t count = pending + (chunk.asked > chunk.loaded ? 0 : 1);
+  const auto bytes = static_cast<double>(unanswered_bytes_ + wish.bytes);
+  return LoadUs(bytes, link_.mean_bytes_per_s, count) <=
+         static_cast<double>(refine_until_us() - now_us_);
 }
 
 void LoadPlanner::Issue(const Wish& wish, AskClass ask_class, std::string_view reason) {

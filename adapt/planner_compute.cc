@@ -25,6 +25,13 @@ bool LoadPlanner::cost_known() const {
   return pace_.scale > 0 && !chunks_.empty() && spec_.compute_us.size() == chunks_.size();
 }
 
+// Until bytes of so many chunks have come and are decoded. Both go on at the same time, so the
+// slower of the two counts.
+double LoadPlanner::LoadUs(double bytes, double bytes_per_s, size_t num_chunks) const {
+  return std::max(TransferUs(bytes, bytes_per_s),
+                  static_cast<double>(spec_.decode_us) * static_cast<double>(num_chunks));
+}
+
 TimeUs LoadPlanner::ComputeUs(uint32_t chunk) const {
   if (!cost_known()) return 0;
   const double us = static_cast<double>(spec_.compute_us[chunk]) * pace_.scale;
@@ -67,14 +74,16 @@ bool LoadPlanner::WantCompute() const {
   if (link_.stalled || demoted_ || link_state_ != LinkState::kUp) return true;
   if (!Covered() && OverBackstop()) return true;
   double missing_bytes = static_cast<double>(unanswered_bytes_);
+  size_t missing = 0;
   for (uint32_t i = next_compute_; i < chunks_.size(); ++i) {
     const Chunk& chunk = chunks_[i];
     if (chunk.state != State::kOpen) continue;
+    missing += chunk.loaded < chunk.good ? 1 : 0;
     missing_bytes += static_cast<double>(chunk.Bytes(chunk.asked + 1, chunk.good));
   }
   const TimeUs left_us = std::max<TimeUs>(refine_until_us() - now_us_, 0);
   const double share = want_compute_ ? kComputeOff : kComputeOn;
-  return TransferUs(missing_bytes, link_.bytes_per_s) > share * static_cast<double>(left_us);
+  return LoadUs(missing_bytes, link_.bytes_per_s, missing) > share * static_cast<double>(left_us);
 }
 
 void LoadPlanner::DecideCompute() {
@@ -100,6 +109,7 @@ void LoadPlanner::DecideDecline() {
       spec_.capability == RecomputeCapability::kNone)
     return;
   double compute_us = 0, all_bytes = 0, last_bytes = 0;
+  size_t stored = 0;
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
     const Chunk& chunk = chunks_[i];
     if (chunk.asked >= 0 || chunk.computed) return;
@@ -107,12 +117,13 @@ void LoadPlanner::DecideDecline() {
     compute_us += static_cast<double>(ComputeUs(i));
     last_bytes = static_cast<double>(chunk.Bytes(0, 0));
     all_bytes += last_bytes;
+    ++stored;
   }
   // An engine that computes beside the load gains from the first chunk that comes before it is
   // through; otherwise all of them are waited for.
   const double bytes = computes_beside() ? last_bytes : all_bytes;
-  const double load_us =
-      static_cast<double>(link_.rtt_us) + TransferUs(bytes, link_.mean_bytes_per_s);
+  const double load_us = static_cast<double>(link_.rtt_us) +
+                         LoadUs(bytes, link_.mean_bytes_per_s, computes_beside() ? 1 : stored);
   if (all_bytes == 0 || compute_us > load_us) return;
   // An engine that may be late leaves loading as the only hope.
   const double high_us = compute_us * pace_.high_scale / pace_.scale;
@@ -138,8 +149,10 @@ void LoadPlanner::DecideCut() {
   const uint32_t covered = CoveredPrefix();
   uint32_t cut = covered;
   double missing_bytes = 0;
+  size_t missing = 0;
   TimeUs rest_us = 0;  // computing what has no base yet
   for (; cut < chunks_.size() && chunks_[cut].state != State::kGivenUp; ++cut) {
+    missing += chunks_[cut].loaded < 0 ? 1 : 0;
     rest_us += ComputeUs(cut);
     if (chunks_[cut].asked < 0) missing_bytes += static_cast<double>(chunks_[cut].Bytes(0, 0));
   }
@@ -147,7 +160,7 @@ void LoadPlanner::DecideCut() {
     if (flight.first_step == 0) missing_bytes += static_cast<double>(flight.missing_bytes);
   }
   const double left_us = static_cast<double>(refine_until_us() - now_us_);
-  const double load_us = TransferUs(missing_bytes, link_.mean_bytes_per_s);
+  const double load_us = LoadUs(missing_bytes, link_.mean_bytes_per_s, missing);
   if (load_us <= left_us) {
     const uint32_t best = BestCut(cut);
     // Not before what is kept is there: the cut uses up the time that a slower link would need.

@@ -26,6 +26,20 @@ void DecodePool::Post(bool urgent, std::function<void()> task) {
   (urgent ? urgent_ : others_).push_back(std::move(task));
 }
 
+void DecodePool::OnDecoded(uint64_t bytes, adapt::TimeUs elapsed_us) {
+  if (bytes == 0) return;
+  const double us_per_byte = static_cast<double>(elapsed_us) / static_cast<double>(bytes);
+  absl::MutexLock lock(&mutex_);
+  samples_ = std::min(samples_ + 1, kSamples);
+  us_per_byte_ += (us_per_byte - us_per_byte_) / samples_;
+}
+
+adapt::TimeUs DecodePool::DecodeUs(uint64_t bytes) const {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<adapt::TimeUs>(us_per_byte_ * static_cast<double>(bytes) /
+                                    static_cast<double>(threads_.size()));
+}
+
 void DecodePool::Run() {
   while (true) {
     std::function<void()> task;

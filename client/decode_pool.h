@@ -1,9 +1,10 @@
-// A few threads that decode, shared by all loads of a loader.
+// A few threads that decode, shared by all loads of a loader, and how fast they are.
 //
 // Thread-safe. Urgent tasks (bases) run before the others (refinements), each kind in order.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <thread>
@@ -11,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "adapt/load_types.h"
 
 namespace sluice::client {
 
@@ -29,16 +31,25 @@ class DecodePool {
   void Post(bool urgent, std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
   size_t num_threads() const { return threads_.size(); }
 
+  // A task has decoded that much output in that time.
+  void OnDecoded(uint64_t bytes, adapt::TimeUs elapsed_us) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The time in which all threads together decode that much; 0 before anything was decoded.
+  adapt::TimeUs DecodeUs(uint64_t bytes) const ABSL_LOCKS_EXCLUDED(mutex_);
+
  private:
+  static constexpr int kSamples = 16;  // over which the speed is smoothed
+
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || !urgent_.empty() || !others_.empty();
   }
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::deque<std::function<void()>> urgent_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::function<void()>> others_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  int samples_ ABSL_GUARDED_BY(mutex_) = 0;         // at most kSamples
+  double us_per_byte_ ABSL_GUARDED_BY(mutex_) = 0;  // of one thread
   std::vector<std::thread> threads_;
 };
 

@@ -1,7 +1,8 @@
 // Decodes the groups of one load on the pool and hands them to the load's sink, each group of a
 // chunk once at a time.
 //
-// Thread-safe. Nothing is written to a chunk once it was revoked, and nothing at all after Stop().
+// Thread-safe. Nothing is written to a chunk once it was revoked, and nothing at all after Stop();
+// nor when it might not be through by the end of the load.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +27,16 @@ struct DecodeTask {
 
 class LoadDecoder {
  public:
-  // All but the pool must outlive the decoder.
+  // All but the pool must outlive the decoder. The load ends at `end_us`.
   LoadDecoder(DecodePool& pool, const codec::Profile& profile, PlaneSink& sink, LoadEvents& events,
-              size_t num_chunks);
+              size_t num_chunks, adapt::TimeUs end_us);
   ~LoadDecoder();  // stops
 
-  // A GroupDone follows unless the chunk is revoked first. REQUIRES: no other task of the chunk's
-  // group is on its way.
+  // A GroupDone follows unless the chunk is revoked or the load over first. REQUIRES: no other task
+  // of the chunk's group is on its way.
   void Submit(DecodeTask task);
+  // Puts the task in the place of that of the same group if that has not begun; false if it has.
+  bool Replace(DecodeTask task);
   // On return no write to the chunk is running or will be.
   void Revoke(uint32_t chunk);
   // Drops what waits, and waits for the decodes that run: at most one group per thread of the pool.

@@ -24,7 +24,8 @@ namespace sluice::client {
 
 // One group of a chunk was decoded and written at `step`, or not.
 struct GroupDone {
-  enum class Result { kWritten, kDamaged, kSinkFailed };
+  // What is not wanted any more is not told.
+  enum class Result { kWritten, kDamaged, kSinkFailed, kNotWanted };
 
   uint32_t chunk = 0;
   uint32_t attempt = 0;  // as in the task

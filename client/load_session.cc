@@ -27,6 +27,7 @@ LoadSession::LoadSession(RemoteStore& store, SharedLink& link, TransferShare& sh
     : store_(store),
       link_(link),
       share_(share),
+      pool_(pool),
       config_(config),
       profile_(profile),
       options_(options),
@@ -39,8 +40,9 @@ LoadSession::LoadSession(RemoteStore& store, SharedLink& link, TransferShare& sh
       chunks_(options.chunk_keys.size() -
               std::min<size_t>(options.skip_chunks, options.chunk_keys.size())),
       events_(FrameQueueBytes(config.memory_limit_bytes)),
-      decoder_(pool, profile, sink, events_, chunks_.size()),
-      fetch_(store, events_, options.namespace_digest, options.load_id, deadline_) {
+      decoder_(pool, profile, sink, events_, chunks_.size(), start_us_ + limit_us_),
+      fetch_(store, events_, options.namespace_digest, options.load_id, deadline_),
+      uncovered_(chunks_.size()) {
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
     chunks_[i].outcome.chunk_index = options_.skip_chunks + i;
   }
@@ -49,6 +51,9 @@ LoadSession::LoadSession(RemoteStore& store, SharedLink& link, TransferShare& sh
   // One frame waits, one is being read.
   const uint64_t frames = FrameQueueBytes(config.memory_limit_bytes) + 2 * kMaxFrameBytes;
   const uint64_t limit = config.memory_limit_bytes;
+  for (size_t group = 0; group < profile.groups().size(); ++group) {
+    chunk_bytes_ += GroupBytes(profile, group, options.chunk_tokens);
+  }
   memory_bytes_ = limit > scratch + frames ? limit - scratch - frames : 1;
 }
 
@@ -146,6 +151,7 @@ bool LoadSession::Lookup() {
       Chunk& chunk = chunks_[i];
       chunk.manifest = std::move((*manifests)[i]);
       chunk.plan = PlanChunk(profile_, options_, options_.skip_chunks + i, chunk.manifest);
+      if (chunk.plan.steps.empty()) Cover(chunk);
     }
     return true;
   }
@@ -176,6 +182,7 @@ void LoadSession::JoinLink() {
   spec.loss_stop = config_.loss_stop;
   spec.memory_bytes = memory_bytes_;
   spec.weight = options_.weight;
+  spec.decode_us = pool_.DecodeUs(chunk_bytes_);
   for (Chunk& chunk : chunks_) {
     spec.chunks.push_back(std::move(chunk.plan.ladder));
     if (!options_.compute_us.empty()) spec.compute_us.push_back(ComputeUs(chunk));
@@ -403,6 +410,7 @@ void LoadSession::Finish(uint32_t chunk, RecomputeReason reason, const std::stri
   Chunk& state = chunks_[chunk];
   if (state.final) return;
   state.final = true;
+  Cover(state);
   const bool loaded = reason == RecomputeReason::kNone;
   state.outcome.reason = reason;
   state.outcome.message = message;

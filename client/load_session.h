@@ -35,6 +35,9 @@ class LoadSession {
   static constexpr int kMaxReconnects = 5;
   static constexpr adapt::TimeUs kMinReconnectPauseUs = 50000;
   static constexpr int kMaxEventsPerPlan = 64;
+  // A base that waits for the decoder while its refinement arrives is passed over if what has no
+  // base yet is decoded within this part of the time left: finer steps take longer.
+  static constexpr double kPassOver = 0.4;
 
   using OnOutcome = std::function<void(const ChunkOutcome&)>;
 
@@ -49,8 +52,8 @@ class LoadSession {
 
  private:
   struct Group {
-    int done = -1;  // step that is written
-    bool decoding = false;
+    int done = -1;      // step that is written
+    int decoding = -1;  // step on its way through the decoder, -1 for none
   };
   struct Chunk {
     ChunkPlan plan;
@@ -59,6 +62,7 @@ class LoadSession {
     std::vector<Group> groups;
     uint32_t attempt = 0;  // rises when the base is asked for again
     bool final = false;
+    bool covered = false;  // without steps, final, or its base is written
     RecomputeReason failure = RecomputeReason::kNone;  // the first thing that went wrong
     std::string message;
     adapt::TimeUs first_ask_us = -1;
@@ -114,6 +118,8 @@ class LoadSession {
   void FailAsk(uint32_t ask_id, const Failure& failure);
   void FailStep(uint32_t chunk, uint32_t step, const Failure& failure);
   void SubmitDecode(uint32_t chunk, size_t group);
+  bool MayPassOverBase() const;
+  void Cover(Chunk& chunk);
   void PollControl();
 
   adapt::TimeUs ComputeUs(const Chunk& chunk) const;  // forecast
@@ -138,6 +144,7 @@ class LoadSession {
   RemoteStore& store_;
   SharedLink& link_;
   TransferShare& share_;
+  const DecodePool& pool_;
   const Loader::Config& config_;
   const codec::Profile& profile_;
   const LoadOptions& options_;
@@ -163,8 +170,10 @@ class LoadSession {
   absl::Status refused_;             // why the rest of the stream is not taken
   ServerState server_ = ServerState::kUnknown;
   uint32_t computed_chunks_ = 0;  // of the context, as far as the planner knows
+  size_t uncovered_ = 0;          // chunks
   bool over_ = false;             // cancelled, or the sink failed
   uint64_t memory_bytes_ = 0;     // for segments
+  uint64_t chunk_bytes_ = 0;      // decoded
   LoadResult result_;
   std::shared_ptr<LoadRecord> record_;  // if there is to be one
 };

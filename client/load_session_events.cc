@@ -148,21 +148,41 @@ void LoadSession::FailStep(uint32_t chunk, uint32_t step, const Failure& failure
   member_->Apply(adapt::StepFailed{chunk, step, failure.may_retry});
 }
 
+// Has the group decoded at the best step that is here; what waits for the decoder is replaced.
 void LoadSession::SubmitDecode(uint32_t chunk, size_t group) {
   Chunk& state = chunks_[chunk];
-  if (state.assembly == nullptr || state.groups[group].decoding) return;
+  if (state.assembly == nullptr) return;
+  Group& progress = state.groups[group];
   const int ready = state.assembly->ReadyStep(group);
-  if (ready <= state.groups[group].done) return;
-  state.groups[group].decoding = true;
-  decoder_.Submit({chunk, state.outcome.chunk_index, state.attempt, group, ready,
-                   state.assembly->Input(group, ready)});
+  if (ready <= std::max(progress.done, progress.decoding)) return;
+  const bool waits = progress.decoding >= 0;
+  if (progress.decoding == 0 && !MayPassOverBase()) return;
+  DecodeTask task = {chunk, state.outcome.chunk_index, state.attempt, group, ready,
+                     state.assembly->Input(group, ready)};
+  if (!waits) {
+    decoder_.Submit(std::move(task));
+  } else if (!decoder_.Replace(std::move(task))) {
+    return;  // what is being decoded comes first
+  }
+  progress.decoding = ready;
+}
+
+bool LoadSession::MayPassOverBase() const {
+  const adapt::TimeUs decode_us = pool_.DecodeUs(chunk_bytes_ * uncovered_);
+  const adapt::TimeUs left_us = start_us_ + slo_us_ - NowUs();
+  return decode_us > 0 && static_cast<double>(decode_us) < kPassOver * static_cast<double>(left_us);
+}
+
+void LoadSession::Cover(Chunk& chunk) {
+  uncovered_ -= chunk.covered ? 0 : 1;
+  chunk.covered = true;
 }
 
 void LoadSession::Handle(GroupDone& done) {
   Chunk& chunk = chunks_[done.chunk];
   if (chunk.assembly == nullptr) return;
   Group& group = chunk.groups[done.group];
-  group.decoding = false;
+  group.decoding = -1;
   if (done.result == GroupDone::Result::kSinkFailed) {
     FinishAll(RecomputeReason::kNodeBusy,
               absl::StrCat("destination: ", std::string(done.status.message())));
@@ -175,6 +195,7 @@ void LoadSession::Handle(GroupDone& done) {
     int step = group.done;
     for (const Group& other : chunk.groups) step = std::min(step, other.done);
     if (step > member_->loaded_step(done.chunk)) {
+      Cover(chunk);
       member_->Apply(adapt::StepLoaded{done.chunk, static_cast<uint32_t>(step)});
     }
   } else if (done.attempt == chunk.attempt) {

@@ -218,6 +218,9 @@ NamedValues SummaryOf(const LoadRecord& record) {
     add("engine", absl::StrCat("can compute: ", CapabilityName(record.spec.capability),
                                record.spec.compute_us.empty() ? "; its cost is not known" : ""));
   }
+  if (record.spec.decode_us > 0) {
+    add("decoding", absl::StrCat("is expected to take ", Ms(record.spec.decode_us), " a chunk"));
+  }
   add("link", LinkText(record));
   add("result", absl::StrCat(ResultText(record), MissedSlo(record) ? ": SLO missed" : ""));
   return values;
@@ -285,6 +288,7 @@ Json ToJson(const LoadRecord& record) {
                {"first_chunk", record.first_chunk},
                {"slo_ms", static_cast<double>(record.slo_us) * 1e-3},
                {"reserve_ms", static_cast<double>(record.spec.reserve_us) * 1e-3},
+               {"decode_ms", static_cast<double>(record.spec.decode_us) * 1e-3},
                {"capability", CapabilityName(record.spec.capability)},
                {"bytes", record.bytes},
                {"ms", record.ms},

@@ -233,6 +233,17 @@ TEST(Planner, RefinementsWaitWhileDecodingIsBehind) {
   EXPECT_FALSE(planner.Decide(Link(), 2).asks.empty());
 }
 
+TEST(Planner, WhatWouldNotBeDecodedInTimeIsNotAskedFor) {
+  for (const TimeUs decode_us : {100000, 600000}) {  // of 900000
+    LoadSpec spec = Spec(2, RecomputeCapability::kNone);
+    spec.decode_us = decode_us;
+    Load planner(std::move(spec));
+    AnswerAll(planner, planner.Decide(Link(200 / 0.021), 0));  // the bases
+    const size_t asks = planner.Decide(Link(), 1).asks.size();
+    EXPECT_EQ(asks, decode_us == 100000 ? 4 : 1);
+  }
+}
+
 TEST(Planner, SuffixIsCutAtTheFirstChunkThatIsNotStored) {
   LoadSpec spec = Spec(4, RecomputeCapability::kSuffix);
   spec.chunks[2] = {};
