@@ -1,9 +1,10 @@
 // What the simulator makes of recorded loads on the links that they had.
 //
-//   link_model RTT_MS DECODE_TOKENS_PER_S [RECORD TRACE]...
-// Loads are in the order in which they ran: what the estimator learns from one helps the next. For
-// each it prints a line of JSON: whether the smallest level of all chunks fits into the SLO less a
-// twentieth (`feasible`), and how many chunks are in time and their mean level.
+//   link_model RTT_MS [RECORD TRACE]...
+// Loads are in the order in which they ran: what the estimator learns from one helps the next.
+// Decoding takes what the loads took it to. For each it prints a line of JSON: whether the smallest
+// level of all chunks can be here and decoded in the SLO less a twentieth (`feasible`), and how many
+// chunks are in time and their mean level.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -23,7 +24,6 @@ constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
 
 struct Options {
   sim::TimeUs rtt_us = 0;
-  double decode_tokens_per_us = 0;
   sim::Memory memory;
 };
 
@@ -40,7 +40,9 @@ bool Feasible(const adapt::LoadSpec& spec, const sim::RateTrace& link, const Opt
   const auto end_us = static_cast<sim::TimeUs>(static_cast<double>(spec.slo_us) / kSpare);
   // The lookup takes a round trip, and the first ask another.
   const sim::TimeUs last_us = end_us - spec.reserve_us;
-  return last_us > 2 * options.rtt_us && link.Amount(2 * options.rtt_us, last_us) >= base_bytes;
+  const auto chunks = static_cast<sim::TimeUs>(spec.chunks.size());
+  return last_us > 2 * options.rtt_us && link.Amount(2 * options.rtt_us, last_us) >= base_bytes &&
+         2 * options.rtt_us + chunks * spec.decode_us <= last_us;
 }
 
 absl::Status Run(const std::string& record_path, const std::string& trace_path, Options& options) {
@@ -52,10 +54,7 @@ absl::Status Run(const std::string& record_path, const std::string& trace_path, 
   sim::SimLoad load;
   load.spec = record.spec;
   load.unit_tokens = record.chunk_tokens;
-  for (const adapt::ChunkLadder& chunk : record.spec.chunks) {
-    const auto tokens = static_cast<double>(chunk.num_tokens);
-    load.decode_us.push_back(static_cast<sim::TimeUs>(tokens / options.decode_tokens_per_us));
-  }
+  load.decode_us.assign(record.spec.chunks.size(), record.spec.decode_us);
   load.work_us.assign(record.spec.chunks.size(), 0);
   sim::World world;
   world.link = StartingAt(traces[0], record.spec.start_us);
@@ -81,14 +80,13 @@ absl::Status Run(const std::string& record_path, const std::string& trace_path, 
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  if (argc < 3 || argc % 2 == 0) {
-    std::fprintf(stderr, "usage: link_model RTT_MS DECODE_TOKENS_PER_S [RECORD TRACE]...\n");
+  if (argc < 2 || argc % 2 == 1) {
+    std::fprintf(stderr, "usage: link_model RTT_MS [RECORD TRACE]...\n");
     return 2;
   }
   sluice::Options options;
   options.rtt_us = static_cast<sluice::sim::TimeUs>(std::atof(argv[1]) * 1e3);
-  options.decode_tokens_per_us = std::atof(argv[2]) * 1e-6;
-  for (int i = 3; i < argc; i += 2) {
+  for (int i = 2; i < argc; i += 2) {
     const absl::Status status = sluice::Run(argv[i], argv[i + 1], options);
     if (status.ok()) continue;
     std::fprintf(stderr, "link_model: %s: %s\n", argv[i], std::string(status.message()).c_str());
