@@ -15,6 +15,8 @@
 #include "client/cli/units.h"
 #include "client/file_io.h"
 #include "codec/bytes.h"
+#include "codec/calibrate/plane_steps.h"
+#include "codec/calibrate/query_weight.h"
 #include "codec/digest.h"
 #include "codec/status_macros.h"
 
@@ -136,24 +138,31 @@ absl::StatusOr<ExitCode> Calibrate(const Options& options) {
   const codec::Geometry& geometry = input.contexts.geometry;
   if (!options.sensitivity.empty()) {
     ASSIGN_OR_RETURN(calibrate.sensitivities, ReadSensitivities(options.sensitivity, geometry));
+    RETURN_IF_ERROR(
+        WithPrefix(codec::CheckSensitivities(calibrate.sensitivities), options.sensitivity));
   }
   if (!options.queries.empty()) {
     ASSIGN_OR_RETURN(calibrate.queries, ReadQueries(options.queries, geometry));
+    RETURN_IF_ERROR(
+        WithPrefix(codec::CheckQueries(input.contexts, calibrate.queries), options.queries));
   }
   Stages stages;
-  ASSIGN_OR_RETURN(const codec::CalibrateResult result,
-                   codec::Calibrate(input.contexts, calibrate,
-                                    [&](const std::string& what, uint64_t done, uint64_t total) {
-                                      stages.Update(what, done, total);
-                                    }));
-  const std::span<const std::byte> parts[] = {codec::AsBytes(result.profile.bytes())};
+  const auto result = codec::Calibrate(input.contexts, calibrate,
+                                       [&](const std::string& what, uint64_t done, uint64_t total) {
+                                         stages.Update(what, done, total);
+                                       });
+  if (absl::IsOutOfRange(result.status()) && !options.sensitivity.empty()) {
+    return WithPrefix(result.status(), options.sensitivity);
+  }
+  RETURN_IF_ERROR(result.status());
+  const std::span<const std::byte> parts[] = {codec::AsBytes(result->profile.bytes())};
   RETURN_IF_ERROR(client::WriteFile(options.source.out, parts));
-  for (const std::string& warning : result.report.warnings) Note(warning);
+  for (const std::string& warning : result->report.warnings) Note(warning);
   if (options.json) {
-    PrintReport(options, result);
+    PrintReport(options, *result);
   } else {
-    PrintTables(result.profile);
-    PrintSummary(options, result);
+    PrintTables(result->profile);
+    PrintSummary(options, *result);
   }
   return kOk;
 }

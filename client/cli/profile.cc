@@ -53,6 +53,7 @@ absl::StatusOr<ExitCode> Show(const Options& options) {
 }
 
 absl::StatusOr<ExitCode> Get(const Options& options) {
+  RETURN_IF_ERROR(CheckOutput(options.out, {}));
   ASSIGN_OR_RETURN(const codec::Digest id, ResolveProfileId(options.name, &options.server));
   ASSIGN_OR_RETURN(const ProfilePtr profile, GetProfile(id, &options.server));
   std::string place = options.out;
