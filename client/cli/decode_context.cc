@@ -1,6 +1,5 @@
 #include "client/cli/decode_context.h"
 
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,10 +46,7 @@ absl::Status DecodeInto(const codec::Profile& profile, const codec::ChunkHeader&
 }  // namespace
 
 bool IsContextFile(const std::string& path) {
-  std::string magic(kContextMagic.size(), '\0');
-  std::ifstream file(path, std::ios::binary);
-  return file.read(magic.data(), static_cast<std::streamsize>(magic.size())) &&
-         magic == kContextMagic;
+  return client::ReadHead(path, kContextMagic.size()) == kContextMagic;
 }
 
 bool IsProfile(std::string_view bytes) { return bytes.starts_with(kProfileMagic); }
