@@ -2,6 +2,9 @@
 """Commands that talk to a server or a node daemon."""
 import json
 import os
+import signal
+import subprocess
+import threading
 import unittest
 
 import cache_file
@@ -268,6 +271,45 @@ class NodeTest(harness.ServerTest):
         stats = self.sluice("stats", "--node", self.socket, "--json").json()
         self.assertEqual((stats["loaded_chunks"], stats["pools"]), (10, 0))
         self.assertIn("breaker closed", self.sluice("stats", "--node", self.socket).out)
+        log = self.path("sluice-node.log").read_text()
+        self.assertEqual(log.count("event=load request=sluice-fetch "), 2, log)
+        self.assertIn("event=save request=sluice-put ", log)
+
+    def test_kept_transfers_are_told(self):
+        """What the daemon has from the load before is not received again."""
+        path = self.cache()
+        self.put(path)
+        fetch = ["fetch", *CHUNK, "--node", self.socket, "--like", path, "--slo", 20000]
+        first = self.sluice(*fetch, self.path("a")).out.splitlines()[-1]
+        again = self.sluice(*fetch, self.path("b")).out.splitlines()[-1]
+        self.assertNotIn("received now", first)
+        self.assertEqual(first.split(" in ")[0], again.split(" in ")[0])
+        self.assertIn("of which 0 B were received now: the daemon had the rest", again)
+
+    def test_other_namespaces_are_named(self):
+        path, ids = self.cache(), self.path("ids")
+        fetch = ["fetch", *CHUNK, "--node", self.socket, "--slo", 20000, "--like", path, ids]
+        self.assertIn("nothing of model", self.sluice(*fetch, code=PARTIAL).err)
+        self.put(path, "--tenant", "x")
+        self.assertIn('tenant "x"', self.sluice(*fetch, code=PARTIAL).err)
+
+    def test_stopped_daemon_is_not_waited_for(self):
+        """It stops in the middle of a load: the command ends soon after the time limit."""
+        path = self.cache()
+        self.put(path)
+        self.children["sluiced"].send_signal(signal.SIGSTOP)
+        arguments = [os.environ["SLUICE_CLI"], "fetch", *CHUNK, "--node", self.socket, "--slo",
+                     "5000", "--timeout", "3600", "--like", path,
+                     self.path("out")]
+        with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as fetch:
+            pause = threading.Event()
+            while self.sluice("stats", "--node", self.socket, "--json").json()["loads"] == 0:
+                self.assertIsNone(fetch.poll())
+                pause.wait(0.005)
+            self.children["sluice-node"].send_signal(signal.SIGSTOP)
+            error = fetch.communicate(timeout=harness.LIMIT_S)[1]
+            self.assertEqual(fetch.returncode, UNREACHABLE, error)
+            self.assertIn("no answer from the daemon", error)
 
     def test_server_is_gone(self):
         self.stop("sluiced")
