@@ -190,8 +190,11 @@ class PutAndFetchTest(harness.ServerTest):
         self.assertIn('tenant ""', self.fetch("--like", path, "--tenant", "x", code=PARTIAL).err)
 
     def test_nothing_stored(self):
-        result = self.fetch("--like", self.cache(), code=PARTIAL)
+        path = self.cache()
+        result = self.fetch("--like", path, "--check", path, code=PARTIAL)
         self.assertEqual(result.out.count("recompute: not_stored"), 5)
+        self.assertIn("check: nothing was loaded", result.out)
+        self.assertNotIn("within the bound", result.out)
 
 
 class AdminTest(harness.ServerTest):
@@ -322,6 +325,8 @@ class NodeTest(harness.ServerTest):
                      self.path("out"), says=["--like"])
         self.refused("fetch", "--node", self.socket, "--server", self.address, "--like",
                      self.cache(), self.path("out"), says=["--node"])
+        self.refused("fetch", "--node", self.socket, "--record", self.path("it.load"), "--like",
+                     self.cache(), self.path("out"), says=["--record", "record_dir"])
         encoded = self.path("c.sluice")
         self.sluice("encode", self.cache(), encoded)
         self.refused("put", "--node", self.socket, encoded, says=["--server"])
