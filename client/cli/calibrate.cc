@@ -118,10 +118,13 @@ void PrintSummary(const Options& options, const codec::CalibrateResult& result) 
               codec::DigestHex(profile.id()).c_str(), FormatBytes(profile.bytes().size()).c_str(),
               FormatCount(result.report.group_layers, "model layer").c_str(),
               FormatCount(profile.sink_tokens(), "token").c_str());
-  std::printf("learnt from %s (%s at least), judged by %s; %s of memory at the peak\n",
+  std::printf("learnt from %s in %s; such groups need %s at least\n",
               FormatCount(profile.calibration()->num_tokens, "token").c_str(),
-              FormatCount(result.report.needed_tokens).c_str(),
-              FormatCount(result.report.held_out_tokens, "other").c_str(),
+              FormatCount(profile.calibration()->num_contexts, "context").c_str(),
+              FormatCount(result.report.needed_tokens, "token").c_str());
+  std::printf("judged by %s held out from the %s given; %s of memory at the peak\n",
+              FormatCount(result.report.held_out_tokens, "token").c_str(),
+              FormatCount(options.source.contexts.size(), "context").c_str(),
               FormatBytes(PeakMemoryBytes()).c_str());
   for (const auto& [layers, rate] : result.report.tried_group_layers) {
     std::printf("tried groups of %s: about %s bits/element\n",

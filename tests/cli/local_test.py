@@ -24,6 +24,9 @@ class HelpTest(harness.CliTest):
     def test_bad_usage(self):
         self.refused(says=["subcommand", "try: sluice --help"])
         self.refused("frobnicate", says=["unknown command 'frobnicate'; commands: calibrate"])
+        self.refused("profile", "list", says=["unknown command 'profile list'; commands: show",
+                                              "try: sluice profile --help"])
+        self.refused("profile", says=["try: sluice profile --help"])
         self.refused("fecth", says=["unknown command 'fecth'; did you mean 'fetch'?", "ping"])
         self.refused("--nonsense", says=["unknown option '--nonsense'"])
         self.refused("encode", says=["IN", "try: sluice encode --help"])

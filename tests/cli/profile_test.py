@@ -65,6 +65,9 @@ class ShowTest(harness.ServerTest):
         local = self.sluice("profile", "ls", "--local", "--json").json()["profiles"]
         self.assertEqual([entry["id"] for entry in local], [self.id])
         text = self.sluice("profile", "show", self.id).out
+        self.assertNotIn("layers.1.v", text)
+        self.assertIn("level", text.split("\n\n")[1].splitlines()[0])
+        text = self.sluice("profile", "show", "--planes", self.id).out
         for words in (self.id, "built-in", "layers.1.v", "half", "group", "the first 4 tokens"):
             self.assertIn(words, text)
         for block in text.split("\n\n")[1:]:
@@ -138,7 +141,7 @@ class CalibratedProfileTest(harness.ServerTest):
         self.assertGreater(shown["contexts"], 0)
         self.assertTrue(all(level["bits_per_element"] > 0 for level in shown["levels"]))
         text = self.sluice("profile", "show", self.profile).out
-        self.assertIn("calibrated, from", text)
+        self.assertIn("calibrated, learnt from 3 contexts of", text)
         for block in text.split("\n\n")[1:]:
             self.assert_aligned(block.splitlines())
         self.assertEqual(self.sluice("inspect", "--json", self.profile).json()["kind"], "profile")

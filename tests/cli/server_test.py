@@ -213,12 +213,17 @@ class AdminTest(harness.ServerTest):
         digest = all_of_them[0]["namespace"]
         self.assertEqual(len(self.server("ls", "--json", digest[:12]).json()["chunks"]), 5)
         self.assert_aligned(self.server("ls", digest).out.splitlines(), right=1)
+        table = self.server("ls").out
+        self.assertIn("profile", table.splitlines()[0])
+        self.assertEqual(table.count(all_of_them[0]["profile_id"][:12]), 2)
         self.refused("ls", "--server", self.address, "test-model", says=["2 namespaces"])
         self.refused("ls", "--server", self.address, "nobody", says=["nobody"])
 
     def test_pin_and_rm(self):
         self.put(self.cache())
+        self.assertEqual(self.server("ls", "test-model").out.count(" no\n"), 5)
         self.assertIn("5 chunks pinned", self.server("pin", "test-model").out)
+        self.assertEqual(self.server("ls", "test-model").out.count(" yes\n"), 5)
         rm = self.server("rm", "--json", "test-model", code=FAILURE)
         self.assertIn("pin --off", rm.err)
         report = rm.json()
