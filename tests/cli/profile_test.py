@@ -10,7 +10,7 @@ from unittest import mock
 
 import cache_file
 import harness
-from harness import CHUNK, DAMAGED, FAILURE, UNREACHABLE
+from harness import CHUNK, DAMAGED, FAILURE, PARTIAL, UNREACHABLE
 
 LAYERS, PAIRS = 36, 4096
 
@@ -219,11 +219,22 @@ class CalibratedProfileTest(harness.ServerTest):
         self.assertEqual(self.sluice(*stats, "--json").json()["unusual_rate_chunks"], 16)
         self.assertIn("16 saved chunks", self.sluice(*stats).out)
 
+    def test_profile_that_is_lost(self):
+        """Neither the server nor the daemon has it: everything is to be recomputed."""
+        result = self.sluice("fetch", "--node", self.start_daemon(), *CHUNK, "--slo", 20000,
+                             "--like", self.cache_path, "--profile", self.profile, self.out,
+                             code=PARTIAL)
+        self.assertEqual(result.out.count("recompute: not_stored"), 16)
+        self.assertIn(f"profile {self.id} is not stored here", result.out)
+
     def test_through_the_daemon(self):
         socket = self.start_daemon()
         self.sluice("put", "--node", socket, *CHUNK, "--profile", self.profile, self.cache_path)
-        self.sluice("fetch", "--node", socket, *CHUNK, "--slo", 20000, "--like", self.cache_path,
-                    "--check", self.cache_path, "--profile", self.profile, self.out)
+        fetch = ["fetch", "--node", socket, *CHUNK, "--slo", 20000, "--like", self.cache_path,
+                 "--check", self.cache_path, self.out]
+        self.sluice(*fetch, "--profile", self.profile)
+        self.assertIn(f"stored with --profile {self.id[:12]}",
+                      self.sluice(*fetch, code=PARTIAL).err)
         self.fetch("--like", self.cache_path, "--check", self.cache_path)
 
 
