@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -42,8 +43,9 @@ absl::Status WriteParts(const std::string& file, const std::string& path, int fl
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+absl::StatusOr<int> OpenInput(const std::string& path, uint64_t& bytes) {
+  // A pipe would be waited for until somebody writes into it.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   absl::Cleanup close_fd = [fd] { close(fd); };
   struct stat info;
@@ -51,20 +53,28 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes
   if (S_ISDIR(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat("read ", path, ": Is a directory"));
   }
-  if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is a device, not a file"));
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is a ", S_ISFIFO(info.st_mode) ? "pipe" : "device", ", not a file"));
   }
+  bytes = static_cast<uint64_t>(info.st_size);
+  std::move(close_fd).Cancel();
+  return fd;
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
+  uint64_t known = 0;
+  ASSIGN_OR_RETURN(const int fd, OpenInput(path, known));
+  absl::Cleanup close_fd = [fd] { close(fd); };
   constexpr size_t kStepBytes = 1 << 20;
   std::string content;
   while (true) {
     const size_t at = content.size();
     if (at > max_bytes) {
-      return absl::ResourceExhaustedError(absl::StrCat(path, " has over ", max_bytes, " bytes"));
+      return absl::OutOfRangeError(absl::StrCat(path, " has over ", max_bytes, " bytes"));
     }
-    // One read for a file of known length, steps for a pipe.
-    const size_t known = static_cast<size_t>(info.st_size);
-    content.resize(at +
-                   (known > at ? std::min<size_t>(known - at, max_bytes + 1 - at) : kStepBytes));
+    // One read for a file of known length, steps for one that the kernel makes up.
+    content.resize(at + (known > at ? std::min(known - at, max_bytes + 1 - at) : kStepBytes));
     ssize_t n;
     do {
       n = read(fd, content.data() + at, content.size() - at);
@@ -73,6 +83,17 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes
     content.resize(at + static_cast<size_t>(n));
     if (n == 0) return content;
   }
+}
+
+std::string ReadHead(const std::string& path, size_t max_bytes) {
+  uint64_t known = 0;
+  const absl::StatusOr<int> fd = OpenInput(path, known);
+  if (!fd.ok()) return "";
+  std::string head(max_bytes, '\0');
+  const ssize_t n = read(*fd, head.data(), head.size());
+  close(*fd);
+  head.resize(static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  return head;
 }
 
 absl::Status WriteFile(const std::string& path, std::span<const std::span<const std::byte>> parts) {

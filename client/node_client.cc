@@ -133,6 +133,7 @@ class GrpcNodeClient : public NodeClient {
     request.set_slo_ms(load.slo_ms);
     request.set_recompute(ToProto(load.capability));
     if (load.max_level) request.set_max_level(*load.max_level);
+    request.set_request_id(load.request_id);
     grpc::ClientContext context;
     SetUp(context, deadline);
     auto reader = stub_->Load(&context, request);
@@ -161,6 +162,7 @@ class GrpcNodeClient : public NodeClient {
     request.mutable_token_ids()->Add(save.token_ids.begin(), save.token_ids.end());
     request.mutable_block_ids()->Add(save.block_ids.begin(), save.block_ids.end());
     request.set_lossless(save.lossless);
+    request.set_request_id(save.request_id);
     grpc::ClientContext context;
     SetUp(context, deadline);
     auto reader = stub_->Save(&context, request);

@@ -30,6 +30,7 @@ struct NodeLoad {
   uint32_t slo_ms = 0;
   adapt::RecomputeCapability capability = adapt::RecomputeCapability::kNone;
   std::optional<codec::Level> max_level;
+  std::string request_id;  // in the daemon's log
 };
 
 struct NodeSave {
@@ -38,6 +39,7 @@ struct NodeSave {
   std::vector<uint32_t> token_ids;
   std::vector<uint32_t> block_ids;
   bool lossless = false;
+  std::string request_id;
 };
 
 struct NodeSaved {

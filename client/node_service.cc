@@ -113,6 +113,11 @@ RecomputeReason ReasonWithoutProfile(const absl::Status& status) {
   }
 }
 
+// May a profile that cannot be had now be there the next time?
+bool MayComeLater(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsNotFound(status) || absl::IsDataLoss(status);
+}
+
 }  // namespace
 
 NodeService::NodeService(std::shared_ptr<RemoteStore> store, std::unique_ptr<Loader> loader,
@@ -148,8 +153,9 @@ absl::StatusOr<std::shared_ptr<RegisteredPool>> NodeService::MakePool(
   const absl::Time deadline =
       std::min(absl::FromChrono(context->deadline()), absl::Now() + kMaxCallTime);
   const auto profile = pool->GetProfile(deadline, [context] { return context->IsCancelled(); });
-  // An engine may start while the storage server is away; its loads ask again.
-  if (absl::IsUnavailable(profile.status())) {
+  // An engine may start while the storage server is away or has lost the profile; its loads ask
+  // again.
+  if (MayComeLater(profile.status())) {
     spdlog::warn("event=profile_missing id={} error={}", codec::DigestHex(*profile_id),
                  Quoted(std::string(profile.status().message())));
     return pool;

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "client/file_io.h"
 #include "client/log_text.h"
 #include "spdlog/spdlog.h"
@@ -16,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
 
-// Throws what the library throws when something is not as it should be.
+// Throws Json::exception when something is not as it should be.
 adapt::PrefillCost::State ToState(const Json& json) {
   adapt::PrefillCost::State state;
   for (const Json& shape : json.at("shapes")) {
@@ -45,21 +46,24 @@ PrefillCosts::PrefillCosts(std::string path) : path_(std::move(path)) {
 void PrefillCosts::Read() {
   const absl::StatusOr<std::string> text = ReadFile(path_, kMaxFileBytes);
   if (absl::IsNotFound(text.status())) return;
-  std::string error(text.status().message());
-  try {
-    if (text.ok()) {
-      const Json json = Json::parse(*text);
-      if (json.at("version") != kVersion) throw std::runtime_error("another version");
-      for (const auto& [name, model] : json.at("models").items()) {
-        if (models_.size() < kMaxModels) models_[name].cost.Restore(ToState(model));
-      }
-      return;
-    }
-  } catch (const std::exception& caught) {
-    error = caught.what();
-    models_.clear();
-  }
+  const std::string error = text.ok() ? Restore(*text) : std::string(text.status().message());
+  if (error.empty()) return;
+  models_.clear();
   spdlog::warn("event=prefill_costs_unreadable path={} error={}", Quoted(path_), Quoted(error));
+}
+
+std::string PrefillCosts::Restore(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return "not a JSON object";
+  if (json.value("version", Json()) != kVersion) return absl::StrCat("not of version ", kVersion);
+  try {
+    for (const auto& [name, model] : json.at("models").items()) {
+      if (models_.size() < kMaxModels) models_[name].cost.Restore(ToState(model));
+    }
+  } catch (const Json::exception&) {
+    return "models are missing, or one without lists of shapes and ratios";
+  }
+  return "";
 }
 
 void PrefillCosts::Report(const std::string& model, const std::vector<Timing>& timings,

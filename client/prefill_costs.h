@@ -54,6 +54,8 @@ class PrefillCosts {
   };
 
   void Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What is wrong with the file's text; empty if nothing is.
+  std::string Restore(const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Text() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;

@@ -1,8 +1,6 @@
 #include "client/safetensors.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -189,16 +187,12 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::by
 }
 
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  uint64_t bytes = 0;
+  ASSIGN_OR_RETURN(const int fd, OpenInput(path, bytes));
   absl::Cleanup close_fd = [fd] { close(fd); };
-  struct stat info;
-  if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
-  if (!S_ISREG(info.st_mode) || info.st_size == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a file with content"));
-  }
+  if (bytes == 0) return absl::InvalidArgumentError(absl::StrCat(path, " is empty"));
   SafetensorsFile file;
-  file.map_bytes_ = static_cast<size_t>(info.st_size);
+  file.map_bytes_ = bytes;
   void* map = mmap(nullptr, file.map_bytes_, PROT_READ, MAP_PRIVATE, fd, 0);
   if (map == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", path));
   file.map_ = static_cast<const std::byte*>(map);

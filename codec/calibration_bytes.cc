@@ -1,5 +1,6 @@
 #include "codec/calibration_bytes.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -60,17 +61,32 @@ absl::Status ReadTables(size_t layer, ByteReader& reader, ClassTables& tables) {
   return absl::OkStatus();
 }
 
-// Every element finite and small, so that no sum can overflow.
-absl::Status CheckBasis(const std::string& name, std::span<const std::byte> basis) {
+// Every element finite and small, so that no sum can overflow; no row or column all zero, as one of
+// a matrix that has an inverse. One pass.
+absl::Status CheckBasis(const std::string& name, size_t channels,
+                        std::span<const std::byte> basis) {
   const auto limit = static_cast<uint16_t>(std::bit_cast<uint32_t>(kMaxBasisElement) >> 16);
-  bool fits = true;
-  for (size_t i = 0; i < basis.size(); i += sizeof(uint16_t)) {
-    uint16_t bits;
-    std::memcpy(&bits, basis.data() + i, sizeof(bits));
-    fits &= (bits & 0x7fff) <= limit;
+  bool fits = true, rows_used = true;
+  std::vector<uint16_t> row(channels), columns(channels);  // columns: bits of all rows so far
+  for (size_t r = 0; r < channels; ++r) {
+    const size_t row_bytes = channels * sizeof(uint16_t);
+    std::memcpy(row.data(), basis.data() + r * row_bytes, row_bytes);
+    uint16_t largest = 0;
+    for (size_t c = 0; c < channels; ++c) {
+      const auto magnitude = static_cast<uint16_t>(row[c] & 0x7fff);
+      largest = std::max(largest, magnitude);
+      columns[c] |= magnitude;
+    }
+    fits &= largest <= limit;
+    rows_used &= largest > 0;
   }
-  if (fits) return absl::OkStatus();
-  return absl::DataLossError(name + ".basis has an element that is not finite or too large");
+  if (!fits) {
+    return absl::DataLossError(name + ".basis has an element that is not finite or too large");
+  }
+  if (!rows_used || std::ranges::find(columns, 0) != columns.end()) {
+    return absl::DataLossError(name + ".basis has a row or a column of zeros: it has no inverse");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadGroup(const std::string& name, int num_levels, size_t channels, ByteReader& reader,
@@ -91,7 +107,7 @@ absl::Status ReadGroup(const std::string& name, int num_levels, size_t channels,
   }
   basis_offset = reader.position();
   RETURN_IF_ERROR(reader.ReadBytes(name + ".basis", channels * channels * sizeof(uint16_t), bytes));
-  return CheckBasis(name, bytes);
+  return CheckBasis(name, channels, bytes);
 }
 
 }  // namespace

@@ -15,6 +15,8 @@
 #include "client/cli/units.h"
 #include "client/file_io.h"
 #include "codec/bytes.h"
+#include "codec/calibrate/plane_steps.h"
+#include "codec/calibrate/query_weight.h"
 #include "codec/digest.h"
 #include "codec/status_macros.h"
 
@@ -116,10 +118,13 @@ void PrintSummary(const Options& options, const codec::CalibrateResult& result) 
               codec::DigestHex(profile.id()).c_str(), FormatBytes(profile.bytes().size()).c_str(),
               FormatCount(result.report.group_layers, "model layer").c_str(),
               FormatCount(profile.sink_tokens(), "token").c_str());
-  std::printf("learnt from %s (%s at least), judged by %s; %s of memory at the peak\n",
+  std::printf("learnt from %s in %s; such groups need %s at least\n",
               FormatCount(profile.calibration()->num_tokens, "token").c_str(),
-              FormatCount(result.report.needed_tokens).c_str(),
-              FormatCount(result.report.held_out_tokens, "other").c_str(),
+              FormatCount(profile.calibration()->num_contexts, "context").c_str(),
+              FormatCount(result.report.needed_tokens, "token").c_str());
+  std::printf("judged by %s held out from the %s given; %s of memory at the peak\n",
+              FormatCount(result.report.held_out_tokens, "token").c_str(),
+              FormatCount(options.source.contexts.size(), "context").c_str(),
               FormatBytes(PeakMemoryBytes()).c_str());
   for (const auto& [layers, rate] : result.report.tried_group_layers) {
     std::printf("tried groups of %s: about %s bits/element\n",
@@ -136,24 +141,31 @@ absl::StatusOr<ExitCode> Calibrate(const Options& options) {
   const codec::Geometry& geometry = input.contexts.geometry;
   if (!options.sensitivity.empty()) {
     ASSIGN_OR_RETURN(calibrate.sensitivities, ReadSensitivities(options.sensitivity, geometry));
+    RETURN_IF_ERROR(
+        WithPrefix(codec::CheckSensitivities(calibrate.sensitivities), options.sensitivity));
   }
   if (!options.queries.empty()) {
     ASSIGN_OR_RETURN(calibrate.queries, ReadQueries(options.queries, geometry));
+    RETURN_IF_ERROR(
+        WithPrefix(codec::CheckQueries(input.contexts, calibrate.queries), options.queries));
   }
   Stages stages;
-  ASSIGN_OR_RETURN(const codec::CalibrateResult result,
-                   codec::Calibrate(input.contexts, calibrate,
-                                    [&](const std::string& what, uint64_t done, uint64_t total) {
-                                      stages.Update(what, done, total);
-                                    }));
-  const std::span<const std::byte> parts[] = {codec::AsBytes(result.profile.bytes())};
+  const auto result = codec::Calibrate(input.contexts, calibrate,
+                                       [&](const std::string& what, uint64_t done, uint64_t total) {
+                                         stages.Update(what, done, total);
+                                       });
+  if (absl::IsOutOfRange(result.status()) && !options.sensitivity.empty()) {
+    return WithPrefix(result.status(), options.sensitivity);
+  }
+  RETURN_IF_ERROR(result.status());
+  const std::span<const std::byte> parts[] = {codec::AsBytes(result->profile.bytes())};
   RETURN_IF_ERROR(client::WriteFile(options.source.out, parts));
-  for (const std::string& warning : result.report.warnings) Note(warning);
+  for (const std::string& warning : result->report.warnings) Note(warning);
   if (options.json) {
-    PrintReport(options, result);
+    PrintReport(options, *result);
   } else {
-    PrintTables(result.profile);
-    PrintSummary(options, result);
+    PrintTables(result->profile);
+    PrintSummary(options, *result);
   }
   return kOk;
 }

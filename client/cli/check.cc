@@ -17,15 +17,16 @@ namespace {
 
 using client::ContextInput;
 
-// The bound of a level, from encoding the original.
-absl::StatusOr<double> FindBound(const codec::Profile& profile, const client::ChunkPlanes& planes,
-                                 uint32_t start_token, uint32_t num_tokens, codec::Level level) {
-  if (level == codec::kLossless) return 0;
+// How well a level does, from encoding the original.
+absl::StatusOr<codec::LevelReport> Encode(const codec::Profile& profile,
+                                          const client::ChunkPlanes& planes, uint32_t start_token,
+                                          uint32_t num_tokens, codec::Level level) {
+  if (level == codec::kLossless) return codec::LevelReport{.level = level};
   ASSIGN_OR_RETURN(const auto encoded,
                    codec::EncodeChunk(profile, {.start_token = start_token}, planes.planes(),
                                       num_tokens, {.lossy = true, .lossless = false}));
   for (const codec::LevelReport& report : encoded.levels) {
-    if (report.level == level) return report.error_bound;
+    if (report.level == level) return report;
   }
   return absl::NotFoundError(absl::StrCat("level ", codec::LevelName(level), " cannot be made"));
 }
@@ -100,7 +101,10 @@ absl::StatusOr<std::vector<CheckedChunk>> CheckChunks(
         CheckedChunk& chunk = checked[i];
         const uint32_t start = chunk.chunk_index * chunk_tokens;
         const client::ChunkPlanes planes(original, start, chunk_tokens);
-        ASSIGN_OR_RETURN(chunk.bound, FindBound(profile, planes, start, chunk_tokens, chunk.level));
+        ASSIGN_OR_RETURN(const codec::LevelReport encoded,
+                         Encode(profile, planes, start, chunk_tokens, chunk.level));
+        chunk.encoded_error = encoded.max_error;
+        chunk.bound = encoded.error_bound;
         for (size_t plane = 0; plane < planes.planes().size(); ++plane) {
           CheckPlane(profile.geometry().planes[plane], planes.planes()[plane], loaded.plane(plane),
                      loaded.num_tokens(), start, chunk_tokens, profile.sink_tokens(), chunk);

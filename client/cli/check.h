@@ -17,9 +17,10 @@ namespace sluice::cli {
 struct CheckedChunk {
   uint32_t chunk_index = 0;
   codec::Level level = 0;
-  double max_error = 0;  // in the unit of the planes
-  double bound = 0;      // 0: bit-exact
-  std::string fault;     // what is wrong, with the plane's name; empty if nothing is
+  double max_error = 0;      // in the unit of the planes
+  double encoded_error = 0;  // the same when the original is encoded here
+  double bound = 0;          // 0: bit-exact
+  std::string fault;         // what is wrong, with the plane's name; empty if nothing is
 };
 
 // InvalidArgument unless the original has the profile's geometry and so many tokens.

@@ -1,6 +1,5 @@
 #include "client/cli/decode_context.h"
 
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,10 +46,7 @@ absl::Status DecodeInto(const codec::Profile& profile, const codec::ChunkHeader&
 }  // namespace
 
 bool IsContextFile(const std::string& path) {
-  std::string magic(kContextMagic.size(), '\0');
-  std::ifstream file(path, std::ios::binary);
-  return file.read(magic.data(), static_cast<std::streamsize>(magic.size())) &&
-         magic == kContextMagic;
+  return client::ReadHead(path, kContextMagic.size()) == kContextMagic;
 }
 
 bool IsProfile(std::string_view bytes) { return bytes.starts_with(kProfileMagic); }
@@ -88,7 +84,7 @@ absl::Status CheckChunk(const codec::ContextFile& file, size_t index,
                         const codec::ChunkHeader& header) {
   const codec::Digest digest = codec::NamespaceDigest(file.descriptor);
   const auto bad = [&](absl::string_view field) {
-    return absl::DataLossError(absl::StrCat("chunk ", index, ": ", field, " is not the file's"));
+    return absl::DataLossError(absl::StrCat(field, " is not the file's"));
   };
   if (header.namespace_digest != digest) return bad("namespace_digest");
   if (header.profile_id != file.descriptor.profile_id) return bad("profile_id");
@@ -107,16 +103,16 @@ absl::StatusOr<client::ContextPlanes> DecodeContext(const codec::ContextFile& fi
                                                     codec::Level level) {
   std::vector<codec::ChunkHeader> headers;
   for (size_t i = 0; i < file.containers.size(); ++i) {
+    const std::string name = absl::StrCat("chunk ", i);
     auto header = codec::VerifyContainer(codec::AsBytes(file.containers[i]));
-    if (!header.ok()) return WithPrefix(header.status(), absl::StrCat("chunk ", i));
-    RETURN_IF_ERROR(CheckChunk(file, i, *header));
-    absl::Status compatible = codec::CheckCompatible(profile, *header);
-    if (!compatible.ok()) return WithPrefix(compatible, absl::StrCat("chunk ", i));
+    if (!header.ok()) return WithPrefix(header.status(), name);
+    RETURN_IF_ERROR(WithPrefix(CheckChunk(file, i, *header), name));
+    RETURN_IF_ERROR(WithPrefix(codec::CheckCompatible(profile, *header), name));
     if (header->LayerOfLevel(level) < 0) {
-      return WithHint(absl::NotFoundError(absl::StrCat("chunk ", i, " does not have level ",
-                                                       codec::LevelName(level))),
-                      level == codec::kLossless ? "encode it with --lossless"
-                                                : "see its levels with: sluice inspect FILE");
+      return WithHint(
+          absl::NotFoundError(absl::StrCat(name, " does not have level ", codec::LevelName(level))),
+          level == codec::kLossless ? "encode it with --lossless"
+                                    : "see its levels with: sluice inspect FILE");
     }
     headers.push_back(*std::move(header));
   }

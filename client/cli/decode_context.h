@@ -23,8 +23,8 @@ bool IsProfile(std::string_view bytes);
 
 // Tokens in all chunks. DataLoss unless the chunks follow each other from token 0.
 absl::StatusOr<uint32_t> CountTokens(const std::vector<codec::ChunkHeader>& headers);
-// Does the chunk belong to this file? DataLoss if its header names another namespace, key or
-// profile.
+// Does the chunk belong to this file? DataLoss, which does not name the chunk, if its header names
+// another namespace, key or profile.
 absl::Status CheckChunk(const codec::ContextFile& file, size_t index,
                         const codec::ChunkHeader& header);
 

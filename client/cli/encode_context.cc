@@ -26,6 +26,12 @@ bool HasMetadata(const ContextInput& input, std::initializer_list<absl::string_v
   });
 }
 
+// A singular basis is damage that is not found when a profile is read.
+absl::Status BadProfile(const absl::Status& status) {
+  return WithHint(absl::DataLossError(status.message()),
+                  "get the profile again, or make it with: sluice calibrate");
+}
+
 }  // namespace
 
 std::vector<std::string> InputNotes(const ContextInput& input) {
@@ -98,6 +104,7 @@ absl::StatusOr<EncodedContext> EncodeContext(const EncodeRequest& request) {
         const client::ChunkPlanes planes(input, start, count);
         auto encoded =
             codec::EncodeChunk(request.profile, identity, planes.planes(), count, options);
+        if (absl::IsFailedPrecondition(encoded.status())) return BadProfile(encoded.status());
         if (!encoded.ok()) return WithPrefix(encoded.status(), absl::StrCat("chunk ", i));
         result.file.containers[i] = std::move(encoded->container);
         result.reports[i] = std::move(encoded->levels);

@@ -9,6 +9,7 @@
 #include "client/cli/fetch_load.h"
 #include "client/cli/fetch_plan.h"
 #include "client/cli/json.h"
+#include "client/cli/node_commands.h"
 #include "client/cli/profiles.h"
 #include "client/cli/record.h"
 #include "client/cli/table.h"
@@ -30,7 +31,10 @@ constexpr char kExamples[] = R"(Examples:
   sluice fetch --like cache.safetensors --slo 500 --record it.load out.safetensors
   sluice fetch --node /run/sluice/node.sock --like cache.safetensors --slo 500 out.safetensors
 Chunks to recompute are left out of OUT and named in its metadata (sluice_missing_chunks); the exit
-code is then 4. With --node, --level is the highest level wanted, not the only one.)";
+code is then 4. With --node, --level is the highest level wanted, not the only one.
+Time is from the start of the load to the chunk's last write, decoding included; throughput is that
+of the whole load while the chunk was on its way. Bytes are the chunk's, also those that the daemon
+had from a load just before.)";
 
 constexpr size_t kMaxOthers = 4;     // namespaces in a hint
 constexpr size_t kOtherDigits = 12;  // of their digests
@@ -56,6 +60,19 @@ void PrintOutcomes(const client::LoadResult& result) {
                FormatRate(outcome.bytes_per_s), OutcomeText(outcome)});
   }
   table.Print();
+}
+
+void PrintTotals(const client::LoadResult& result, size_t loaded) {
+  uint64_t bytes = 0;
+  for (const ChunkOutcome& outcome : result.outcomes) bytes += outcome.bytes;
+  std::printf("%zu of %zu chunks loaded, %s in %s", loaded, result.outcomes.size(),
+              FormatBytes(static_cast<double>(std::max(bytes, result.bytes))).c_str(),
+              FormatMs(result.ms).c_str());
+  if (result.bytes < bytes) {
+    std::printf(", of which %s were received now: the daemon had the rest",
+                FormatBytes(static_cast<double>(result.bytes)).c_str());
+  }
+  std::printf("\n");
 }
 
 Json OutcomesToJson(const client::LoadResult& result) {
@@ -120,11 +137,12 @@ absl::StatusOr<bool> Check(const client::ContextInput& original, const FetchOpti
                                fetched.result.outcomes, fetched.planes));
   Json list = Json::array();
   size_t good = 0;
-  double largest = 0, bound = 0;
+  double largest = 0, encoded = 0, bound = 0;
   std::string first_fault;
   for (const CheckedChunk& chunk : checked) {
     good += chunk.fault.empty();
     largest = std::max(largest, chunk.max_error);
+    encoded = std::max(encoded, chunk.encoded_error);
     bound = std::max(bound, chunk.bound);
     if (first_fault.empty() && !chunk.fault.empty()) {
       first_fault = absl::StrCat("chunk ", chunk.chunk_index, ", ", chunk.fault);
@@ -132,16 +150,19 @@ absl::StatusOr<bool> Check(const client::ContextInput& original, const FetchOpti
     list.push_back({{"chunk", chunk.chunk_index},
                     {"level", codec::LevelName(chunk.level)},
                     {"max_error", chunk.max_error},
+                    {"encoded_error", chunk.encoded_error},
                     {"bound", chunk.bound},
                     {"fault", chunk.fault}});
   }
   const bool ok = good == checked.size();
   json["check"] = {{"ok", ok}, {"chunks", list}};
-  if (!options.json) {
-    std::printf(
-        "check: %zu of %zu loaded chunks within the bound; largest error %s, bound %s%s%s\n", good,
-        checked.size(), FormatNumber(largest).c_str(), FormatNumber(bound).c_str(), ok ? "" : "; ",
-        first_fault.c_str());
+  if (!options.json && checked.empty()) {
+    std::printf("check: nothing was loaded, so nothing was compared\n");
+  } else if (!options.json) {
+    std::printf("check: %zu of %zu loaded chunks within the bound; largest error %s", good,
+                checked.size(), FormatNumber(largest).c_str());
+    std::printf(" (%s if encoded here), bound %s%s%s\n", FormatNumber(encoded).c_str(),
+                FormatNumber(bound).c_str(), ok ? "" : "; ", first_fault.c_str());
   }
   return ok;
 }
@@ -168,7 +189,10 @@ std::string DifferenceText(const codec::NamespaceDescriptor& wanted,
   add("adapter", other.adapter, wanted.adapter);
   add("tenant", other.tenant, wanted.tenant);
   add("salt", other.salt, wanted.salt);
-  if (other.profile_id != wanted.profile_id) parts.push_back("another profile");
+  if (other.profile_id != wanted.profile_id) {
+    parts.push_back(absl::StrCat("stored with --profile ",
+                                 codec::DigestHex(other.profile_id).substr(0, kOtherDigits)));
+  }
   return absl::StrJoin(parts, ", ");
 }
 
@@ -178,9 +202,11 @@ void NoteOtherNamespaces(const FetchOptions& options, const FetchPlan& plan,
   const auto missing =
       std::ranges::count(result.outcomes, RecomputeReason::kNotStored, &ChunkOutcome::reason);
   if (static_cast<size_t>(missing) != result.outcomes.size()) return;
-  const auto admin = client::RemoteAdmin::Create(options.server.address);
-  const auto all = admin->ListNamespaces(options.server.Deadline());
-  if (!all.ok()) return;  // a hint, not worth an error
+  absl::StatusOr<ServerOptions> server = options.server;
+  if (!options.node.empty()) server = ServerOfNode(options.node, options.server.timeout_s);
+  if (!server.ok()) return;  // a hint, not worth an error
+  const auto all = client::RemoteAdmin::Create(server->address)->ListNamespaces(server->Deadline());
+  if (!all.ok()) return;
   std::vector<std::string> others;
   for (const client::NamespaceInfo& info : *all) {
     if (info.descriptor == plan.descriptor) return;
@@ -226,9 +252,7 @@ absl::StatusOr<ExitCode> Fetch(const FetchOptions& options) {
                {"chunks", OutcomesToJson(fetched.result)}};
   if (!options.json) {
     PrintOutcomes(fetched.result);
-    std::printf("%zu of %zu chunks loaded, %s in %s\n", static_cast<size_t>(loaded),
-                outcomes.size(), FormatBytes(static_cast<double>(fetched.result.bytes)).c_str(),
-                FormatMs(fetched.result.ms).c_str());
+    PrintTotals(fetched.result, static_cast<size_t>(loaded));
   }
   bool ok = true;
   if (original) {
@@ -238,7 +262,7 @@ absl::StatusOr<ExitCode> Fetch(const FetchOptions& options) {
   if (left_out > 0) {
     Note(absl::StrCat("the last ", left_out, " tokens make no full chunk and are never stored"));
   }
-  if (!through_node) NoteOtherNamespaces(options, plan, fetched.result);
+  NoteOtherNamespaces(options, plan, fetched.result);
   if (!ok) return absl::InternalError("what was loaded differs from the original");
   return static_cast<size_t>(loaded) == outcomes.size() ? kOk : kPartial;
 }
@@ -265,8 +289,7 @@ void AddFetch(CLI::App& app, Run& run) {
   sub->add_option("--record", options->record, "Write a record of the load; see sluice explain");
   AddServer(*sub, options->server);
   sub->add_option("-n,--node", options->node, "Load through the daemon at this socket")
-      ->excludes("--server")
-      ->excludes("--record");
+      ->excludes("--server");
   sub->add_option("--namespace", options->name_space, "With --tokens: the namespace to load from")
       ->excludes("--like");
   AddProfile(*sub, options->profile)

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/cli/failure.h"
 #include "client/cli/node_commands.h"
 #include "client/cli/progress.h"
@@ -15,6 +16,10 @@
 
 namespace sluice::cli {
 namespace {
+
+constexpr char kRequestId[] = "sluice-fetch";
+// How long after its time limit the daemon may take to send the last of its answer.
+constexpr absl::Duration kAnswerGrace = absl::Seconds(1);
 
 using client::ChunkOutcome;
 using client::ContextPlanes;
@@ -82,7 +87,7 @@ client::LoadResult LoadFromServer(const FetchOptions& options, const FetchPlan& 
   load.slo = absl::Milliseconds(options.slo_ms);
   load.capability = options.capability;
   load.exact_level = options.level;
-  load.load_id = "sluice-fetch";
+  load.load_id = kRequestId;
   load.record = !options.record.empty();
   auto loader = client::Loader::Create(client::RemoteStore::Create(options.server.address), {});
   MemorySink sink(plan, planes);
@@ -108,7 +113,8 @@ absl::StatusOr<Fetched> LoadThroughNode(const FetchOptions& options, const Fetch
   load.slo_ms = options.slo_ms;
   load.capability = options.capability;
   load.max_level = options.level;
-  const absl::Time deadline = options.server.Deadline() + absl::Milliseconds(options.slo_ms);
+  load.request_id = kRequestId;
+  const absl::Time deadline = absl::Now() + absl::Milliseconds(options.slo_ms) + kAnswerGrace;
   Progress progress("loading chunks", plan.num_chunks());
   uint64_t done = 0;
   auto result = session.client().Load(

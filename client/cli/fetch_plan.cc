@@ -132,6 +132,11 @@ absl::StatusOr<FetchPlan> PlanFetch(const FetchOptions& options) {
                               {options.like, options.check, options.tokens_file, options.profile}));
   RETURN_IF_ERROR(CheckOutput(options.record,
                               {options.like, options.check, options.tokens_file, options.profile}));
+  if (!options.node.empty() && !options.record.empty()) {
+    return WithHint(
+        absl::InvalidArgumentError("--record: the daemon keeps the records of its loads"),
+        "set node.record_dir in its configuration, or load with --server HOST:PORT");
+  }
   if (options.like.empty() == options.tokens_file.empty()) {
     return WithHint(absl::InvalidArgumentError("give either --like or --tokens"),
                     "try: sluice fetch --help");

@@ -32,6 +32,12 @@ std::vector<std::string> LevelCells(const LevelBytes& levels, uint64_t elements)
   return {bytes, bits};
 }
 
+// Of which layers a level is made.
+std::string LayersText(codec::Level level) {
+  if (level == codec::kLossless) return "its own layer alone";
+  return level == 0 ? "layer 0" : absl::StrCat("layers 0-", +level);
+}
+
 std::string StateText(const InspectedChunk& chunk) {
   if (!chunk.fault.empty()) return chunk.fault;
   return chunk.unusual_rate ? "intact, unusual rate" : "intact";
@@ -49,8 +55,8 @@ void PrintText(const InspectReport& report) {
                  {"start"},
                  {"tokens"},
                  {"groups"},
-                 {"bytes", Align::kLeft},
-                 {"bits/element", Align::kLeft},
+                 {"bytes of each level", Align::kLeft},
+                 {"bits/element of each", Align::kLeft},
                  {"state", Align::kLeft}});
     for (const InspectedChunk& chunk : report.chunks) {
       const auto cells = LevelCells(chunk.level_bytes, chunk.elements);
@@ -64,11 +70,14 @@ void PrintText(const InspectReport& report) {
       std::printf("totals of the intact chunks only, %zu of %zu:\n",
                   report.chunks.size() - report.faults.size(), report.chunks.size());
     }
-    Table levels({{"level", Align::kLeft}, {"bytes"}, {"bits/element"}});
+    Table levels({{"level", Align::kLeft},
+                  {"bytes to load it"},
+                  {"bits/element"},
+                  {"made of", Align::kLeft}});
     for (const auto& [level, bytes] : report.level_bytes) {
       const bool known = report.elements > 0;
       levels.Add({codec::LevelName(level), FormatBytes(bytes),
-                  known ? FormatNumber(8.0 * bytes / report.elements) : "-"});
+                  known ? FormatNumber(8.0 * bytes / report.elements) : "-", LayersText(level)});
     }
     levels.Print();
   }

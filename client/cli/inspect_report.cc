@@ -22,10 +22,11 @@ void AddProfile(const codec::Profile& profile, InspectReport& report) {
   const codec::Geometry& geometry = profile.geometry();
   const std::string id = codec::DigestHex(profile.id());
   report.facts.emplace_back("profile", id);
-  report.facts.emplace_back(
-      "", absl::StrCat(geometry.planes.size(), " planes, ", profile.groups().size(), " groups, ",
-                       profile.num_levels(), " lossy levels, ", profile.sink_tokens(),
-                       " exact first tokens"));
+  report.facts.emplace_back("",
+                            absl::StrCat(FormatCount(geometry.planes.size(), "plane"), ", ",
+                                         FormatCount(profile.groups().size(), "group"), ", ",
+                                         FormatCount(profile.num_levels(), "lossy level"), ", ",
+                                         FormatCount(profile.sink_tokens(), "exact first token")));
   report.facts.emplace_back(
       "", absl::StrCat(FormatBytes(geometry.bytes_per_token()), " a token, ",
                        FormatCount(geometry.rotary_tables.size(), "rotary embedding")));

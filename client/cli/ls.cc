@@ -22,6 +22,7 @@ constexpr char kExamples[] = R"(Examples:
 NAMESPACE is the start of a digest, or a model's name.)";
 
 constexpr size_t kShownDigits = 16;
+constexpr size_t kProfileDigits = 12;
 
 struct Options {
   ServerOptions server;
@@ -58,14 +59,17 @@ void PrintNamespaces(const std::vector<NamespaceInfo>& all) {
                {"model", Align::kLeft},
                {"revision", Align::kLeft},
                {"tenant", Align::kLeft},
+               {"profile", Align::kLeft},
                {"chunk tokens"},
                {"chunks"},
                {"bytes"}});
   for (const NamespaceInfo& info : all) {
     table.Add({codec::DigestHex(info.namespace_digest).substr(0, kShownDigits),
                info.descriptor.model, info.descriptor.revision.substr(0, kShownDigits),
-               info.descriptor.tenant, absl::StrCat(info.descriptor.chunk_tokens),
-               FormatCount(info.chunks), FormatBytes(info.bytes)});
+               info.descriptor.tenant,
+               codec::DigestHex(info.descriptor.profile_id).substr(0, kProfileDigits),
+               absl::StrCat(info.descriptor.chunk_tokens), FormatCount(info.chunks),
+               FormatBytes(info.bytes)});
   }
   table.Print();
 }
@@ -82,7 +86,7 @@ void PrintChunks(const std::vector<ChunkInfo>& chunks) {
     table.Add({codec::DigestHex(chunk.chunk_key), absl::StrCat(chunk.start_token),
                absl::StrCat(chunk.num_tokens), FormatBytes(chunk.bytes),
                absl::StrCat(chunk.lossy_levels, chunk.lossless ? " + lossless" : ""),
-               FormatAge(chunk.idle_ms), chunk.pinned ? "yes" : ""});
+               FormatAge(chunk.idle_ms), chunk.pinned ? "yes" : "no"});
   }
   table.Print();
 }

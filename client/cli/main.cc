@@ -43,9 +43,9 @@ size_t Distance(absl::string_view a, absl::string_view b) {
   return row.back();
 }
 
-// What is wrong with the first word; empty if it is a command or an option of `sluice` itself. The
+// What is wrong with the word after `prefix`; empty if it is a command of `app` or an option. The
 // parser would say only that a command is missing.
-std::string FirstWordFault(const CLI::App& app, const std::string& word) {
+std::string CommandFault(const CLI::App& app, const std::string& prefix, const std::string& word) {
   if (word.size() > kMaxWordBytes) return "the first argument is not a command";
   if (word.starts_with('-')) {
     if (app.get_option_no_throw(word) != nullptr) return "";
@@ -60,10 +60,10 @@ std::string FirstWordFault(const CLI::App& app, const std::string& word) {
     const size_t distance = Distance(word, name);
     if (distance < least && distance < name.size()) {
       least = distance;
-      nearest = absl::StrCat("did you mean '", name, "'? ");
+      nearest = absl::StrCat("did you mean '", prefix, name, "'? ");
     }
   }
-  return absl::StrCat("unknown command '", word, "'; ", nearest, "commands: ", names);
+  return absl::StrCat("unknown command '", prefix, word, "'; ", nearest, "commands: ", names);
 }
 
 int Main(int argc, char** argv) {
@@ -78,11 +78,16 @@ int Main(int argc, char** argv) {
         AddExplain, AddSimulate, AddLs, AddRm, AddPin, AddStats, AddPing, AddBench}) {
     add(app, run);
   }
-  if (argc > 1) {
-    if (const std::string fault = FirstWordFault(app, argv[1]); !fault.empty()) {
-      ReportUsage(fault, "try: sluice --help");
+  std::string prefix;
+  const CLI::App* commands = &app;
+  for (int i = 1; i < argc && !commands->get_subcommands({}).empty(); ++i) {
+    if (const std::string fault = CommandFault(*commands, prefix, argv[i]); !fault.empty()) {
+      ReportUsage(fault, absl::StrCat("try: sluice ", prefix, "--help"));
       return kUsage;
     }
+    if (argv[i][0] == '-') break;
+    absl::StrAppend(&prefix, argv[i], " ");
+    commands = commands->get_subcommand(argv[i]);
   }
   try {
     app.parse(argc, argv);

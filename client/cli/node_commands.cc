@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint32_t kBlockTokens =
     16;  // as serving engines have; less if it does not divide a chunk
-constexpr absl::Duration kUnregister = absl::Seconds(2);
+constexpr absl::Duration kUnregister = absl::Seconds(1);
 constexpr absl::Duration kAskWhy = absl::Seconds(2);  // a save failed
 constexpr absl::Duration kSave = absl::Minutes(10);   // longest wait for a save to be durable
 
@@ -141,6 +141,7 @@ absl::StatusOr<ExitCode> PutThroughNode(const NodePutOptions& options) {
   save.token_ids.assign(input.token_ids.begin(), input.token_ids.begin() + num_tokens);
   save.block_ids = session.block_ids();
   save.lossless = options.source.lossless;
+  save.request_id = "sluice-put";
   const absl::Time start = absl::Now();
   auto saved = session.client().Save(save, start + kSave);
   if (absl::IsAborted(saved.status())) return ExplainFailedSave(saved.status(), session.client());

@@ -1,5 +1,8 @@
 #include "client/cli/options.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <memory>
@@ -50,6 +53,21 @@ std::optional<codec::Level> ParseLevel(const std::string& word) {
   return static_cast<codec::Level>(number);
 }
 
+// Can client::WriteFile write it? A file is written beside its place first.
+absl::Status CheckWritable(const std::string& out) {
+  std::error_code error;
+  const auto type = std::filesystem::status(out, error).type();
+  if (type == std::filesystem::file_type::directory) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot write ", out, ": it is a folder"));
+  }
+  const bool beside =
+      type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found;
+  const std::string folder = std::filesystem::path(out).parent_path();
+  const std::string written = !beside ? out : folder.empty() ? "." : folder;
+  if (access(written.c_str(), W_OK) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", out));
+}
+
 }  // namespace
 
 absl::Status ExplainUnreachable(const absl::Status& status, const std::string& address) {
@@ -93,6 +111,8 @@ CLI::Validator WholeWithin(uint64_t min, uint64_t max) {
 }
 
 absl::Status CheckOutput(const std::string& out, std::initializer_list<std::string> inputs) {
+  if (out.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckWritable(out));
   for (const std::string& input : inputs) {
     std::error_code error;  // such as a file that does not exist
     if (input.empty() || !std::filesystem::equivalent(out, input, error) || error) continue;

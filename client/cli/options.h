@@ -34,8 +34,8 @@ void AddServer(CLI::App& app, ServerOptions& options);
 CLI::Validator Within(double min, double max);
 CLI::Validator WholeWithin(uint64_t min, uint64_t max);
 
-// InvalidArgument if writing `out` would replace one of the files that are read. Empty paths count
-// for nothing.
+// Before any work: can `out` be written? InvalidArgument if that would replace one of the files
+// that are read. Empty paths count for nothing.
 absl::Status CheckOutput(const std::string& out, std::initializer_list<std::string> inputs);
 
 // Whose caches: the parts of a namespace besides the profile. What is not given is taken from the

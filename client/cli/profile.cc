@@ -20,6 +20,7 @@ namespace {
 constexpr char kShowExamples[] = R"(Examples:
   sluice profile show my-model.profile
   sluice profile show 3fa9 --server 10.0.0.7:7420
+  sluice profile show --planes my-model.profile
   sluice profile show --json my-model.profile | jq .groups
 Without --server an id is searched among the profiles of this user only.)";
 
@@ -36,7 +37,7 @@ constexpr char kLsExamples[] = R"(Examples:
 struct Options {
   ServerOptions server;
   std::string name, out;
-  bool local = false, json = false;
+  bool planes = false, local = false, json = false;
   CLI::Option* server_given = nullptr;  // of the parser
 };
 
@@ -47,12 +48,13 @@ absl::StatusOr<ExitCode> Show(const Options& options) {
   if (options.json) {
     PrintJson(ToJson(*profile));
   } else {
-    PrintProfile(*profile);
+    PrintProfile(*profile, options.planes);
   }
   return kOk;
 }
 
 absl::StatusOr<ExitCode> Get(const Options& options) {
+  RETURN_IF_ERROR(CheckOutput(options.out, {}));
   ASSIGN_OR_RETURN(const codec::Digest id, ResolveProfileId(options.name, &options.server));
   ASSIGN_OR_RETURN(const ProfilePtr profile, GetProfile(id, &options.server));
   std::string place = options.out;
@@ -126,7 +128,7 @@ absl::StatusOr<ExitCode> Ls(const Options& options) {
 }  // namespace
 
 void AddProfileCommands(CLI::App& app, Run& run) {
-  CLI::App* profile = app.add_subcommand("profile", "Show, get and list profiles");
+  CLI::App* profile = app.add_subcommand("profile", "Profiles: profile show, get, ls");
   profile->require_subcommand(1);
 
   auto show = std::make_shared<Options>();
@@ -134,6 +136,7 @@ void AddProfileCommands(CLI::App& app, Run& run) {
       AddCommand(*profile, run, "show", "Show what is in a profile", kShowExamples, show, Show);
   sub->add_option("PROFILE", show->name, "A file, or an id or the start of one")->required();
   AddServer(*sub, show->server);
+  sub->add_flag("--planes", show->planes, "List the planes and the rotary tables too");
   show->server_given = sub->get_option("--server");
   AddJson(*sub, show->json);
 

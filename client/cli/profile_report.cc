@@ -107,7 +107,7 @@ void PrintGroups(const Profile& profile) {
   table.Print();
 }
 
-// What calibration measured on contexts that it had put aside; nothing of a built-in profile.
+// What calibration measured on what it had held out; nothing of a built-in profile.
 void PrintLevels(const Profile& profile) {
   Table table({{"level"},
                {"step, finest = 1"},
@@ -136,8 +136,9 @@ void PrintLevels(const Profile& profile) {
 std::string KindText(const Profile& profile) {
   const codec::Calibration* calibration = profile.calibration();
   if (calibration == nullptr) return "built-in: means and steps in each chunk, no transform";
-  return absl::StrCat("calibrated, from ", FormatCount(calibration->num_contexts, "context"),
-                      " of ", FormatCount(calibration->num_tokens, "token"));
+  return absl::StrCat("calibrated, learnt from ", FormatCount(calibration->num_contexts, "context"),
+                      " of ", FormatCount(calibration->num_tokens, "token"),
+                      "; others were held out to judge it");
 }
 
 Json PlanesToJson(const Profile& profile) {
@@ -158,7 +159,7 @@ Json PlanesToJson(const Profile& profile) {
 
 }  // namespace
 
-void PrintProfile(const Profile& profile) {
+void PrintProfile(const Profile& profile, bool with_planes) {
   const codec::Geometry& geometry = profile.geometry();
   PrintPairs(
       {{"profile", codec::DigestHex(profile.id())},
@@ -171,12 +172,13 @@ void PrintProfile(const Profile& profile) {
        {"exact",
         absl::StrCat("the first ", FormatCount(profile.sink_tokens(), "token"), " of a context")}});
   std::printf("\n");
-  PrintPlanes(profile);
-  PrintRotaryTables(profile);
+  PrintLevels(profile);
   std::printf("\n");
   PrintGroups(profile);
+  if (!with_planes) return;
   std::printf("\n");
-  PrintLevels(profile);
+  PrintPlanes(profile);
+  PrintRotaryTables(profile);
 }
 
 Json ToJson(const Profile& profile) {

@@ -6,7 +6,8 @@
 
 namespace sluice::cli {
 
-void PrintProfile(const codec::Profile& profile);
+// Levels and groups; planes and rotary tables, of which there may be many, if they are wanted.
+void PrintProfile(const codec::Profile& profile, bool with_planes);
 Json ToJson(const codec::Profile& profile);
 
 }  // namespace sluice::cli

@@ -1,9 +1,7 @@
 #include "client/cli/stored_context.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +9,7 @@
 #include "client/cli/fetch_load.h"
 #include "client/cli/fetch_plan.h"
 #include "client/cli/units.h"
+#include "client/file_io.h"
 #include "codec/status_macros.h"
 
 namespace sluice::cli {
@@ -73,14 +72,11 @@ absl::StatusOr<client::ContextPlanes> Load(const FetchOptions& options) {
 }  // namespace
 
 bool IsTokensFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::array<char, kSniffedBytes> head = {};
-  in.read(head.data(), head.size());
-  const auto size = static_cast<size_t>(in.gcount());
-  if (size > kSafetensorsHeaderAt && head[kSafetensorsHeaderAt] == '{') return false;
-  const auto* begin = std::find_if_not(head.begin(), head.begin() + size,
-                                       [](unsigned char c) { return std::isspace(c) != 0; });
-  return begin != head.begin() + size &&
+  const std::string head = client::ReadHead(path, kSniffedBytes);
+  if (head.size() > kSafetensorsHeaderAt && head[kSafetensorsHeaderAt] == '{') return false;
+  const auto begin =
+      std::ranges::find_if_not(head, [](unsigned char c) { return std::isspace(c) != 0; });
+  return begin != head.end() &&
          (*begin == '[' || std::isdigit(static_cast<unsigned char>(*begin)) != 0);
 }
 

@@ -87,6 +87,7 @@ class Calibrator {
 
 absl::Status Calibrator::MeasurePlanesAndSteps() {
   const size_t num_planes = contexts_.geometry.planes.size();
+  RETURN_IF_ERROR(CheckSensitivities(options_.sensitivities));
   RETURN_IF_ERROR(CheckQueries(contexts_, options_.queries));
   ASSIGN_OR_RETURN(statistics_, MeasurePlanes(contexts_, split_, sink_tokens_, [&](size_t done) {
                      Report("measuring planes", done, num_planes);
@@ -194,7 +195,7 @@ absl::StatusOr<LearntGroups> Calibrator::LearnBases(uint32_t group_layers) {
       result.means.insert(result.means.end(), means_[plane].begin(), means_[plane].end());
     }
   }
-  learnt.scale = learnt.divergence.SolveScale(options_.target_kl);
+  ASSIGN_OR_RETURN(learnt.scale, learnt.divergence.SolveScale(options_.target_kl));
   return learnt;
 }
 

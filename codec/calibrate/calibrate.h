@@ -60,8 +60,8 @@ struct CalibrateResult {
   CalibrateReport report;
 };
 
-// Errors name the context, plane and token, or the option and what it should be. `progress` may be
-// null; it is called from this thread.
+// Errors name the context, plane and token, or the option and what it should be. OutOfRange: no
+// steps are coarse enough for the target KL. `progress` may be null; it is called from this thread.
 absl::StatusOr<CalibrateResult> Calibrate(const Contexts& contexts, const CalibrateOptions& options,
                                           const CalibrateProgress& progress);
 

@@ -15,8 +15,18 @@ namespace {
 constexpr double kMeasuredShare = 0.5;
 // Below this a measurement says only that the plane does not matter.
 constexpr double kMinSensitivity = 1e-9;
+constexpr double kMaxSensitivity = 1e30;
 
 }  // namespace
+
+absl::Status CheckSensitivities(std::span<const double> measured) {
+  for (size_t i = 0; i < measured.size(); ++i) {
+    if (measured[i] >= 0 && measured[i] <= kMaxSensitivity) continue;
+    return absl::InvalidArgumentError(absl::StrCat("sensitivity of planes[", i, "] is ",
+                                                   measured[i], ", not in 0..", kMaxSensitivity));
+  }
+  return absl::OkStatus();
+}
 
 std::vector<double> SmoothSensitivities(std::span<const double> measured,
                                         std::span<const double> guessed) {

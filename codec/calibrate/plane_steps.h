@@ -7,11 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "codec/calibrate/plane_statistics.h"
 #include "codec/profile.h"
 
 namespace sluice::codec {
+
+// Fails, naming the plane's index, if a measurement is negative, not finite or over 10^30.
+absl::Status CheckSensitivities(std::span<const double> measured);
 
 // Of each plane, how much the model's output diverges for each unit of variance that is added to
 // the plane's values, in nats: halfway between what was measured and what is guessed, which is 0

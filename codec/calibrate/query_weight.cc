@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kIdentityShare = 0.09;
 constexpr double kMinHeadCost = 1.0 / 64;
+constexpr float kMaxMoment = 1e30f;
+constexpr double kMomentSlack = 1.1;  // of squares, for rounding
 
 // vectors' diag(values) vectors.
 Dense<double> Compose(const Dense<double>& vectors, std::span<const double> values) {
@@ -71,6 +73,29 @@ std::vector<double> RelativeCosts(std::span<const double> costs) {
   return factors;
 }
 
+// Is it a second moment, as far as single elements and pairs tell?
+absl::Status CheckMoment(const std::string& of_head, std::span<const float> moment, size_t dim) {
+  double trace = 0;
+  for (size_t i = 0; i < moment.size(); ++i) {
+    const size_t row = i / dim, column = i % dim;
+    const auto bad = [&](const auto&... what) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(of_head, "[", row, "][", column, "] is ", what...));
+    };
+    const double squares = double{moment[row * dim + row]} * moment[column * dim + column];
+    if (!(std::abs(moment[i]) <= kMaxMoment)) {
+      return bad(moment[i], ", not of a magnitude up to ", kMaxMoment);
+    }
+    if (row == column && moment[i] < 0) return bad("negative, but is a mean of squares");
+    if (double{moment[i]} * moment[i] > kMomentSlack * std::abs(squares)) {
+      return bad(moment[i], ", more than the means of the squares admit");
+    }
+    if (row == column) trace += moment[i];
+  }
+  if (trace > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(of_head, "are all zero"));
+}
+
 absl::Status CheckMoments(const std::string& name, const PlaneSpec& spec,
                           std::span<const float> moments) {
   const size_t dim = spec.head_dim;
@@ -79,16 +104,9 @@ absl::Status CheckMoments(const std::string& name, const PlaneSpec& spec,
                                                    " numbers, not ", spec.num_heads, " x ", dim,
                                                    " x ", dim));
   }
-  if (!std::ranges::all_of(moments, [](float value) { return std::isfinite(value); })) {
-    return absl::InvalidArgumentError(absl::StrCat("queries of ", name, " hold NaN or Inf"));
-  }
   for (size_t head = 0; head < spec.num_heads; ++head) {
-    double trace = 0;
-    for (size_t i = 0; i < dim; ++i) trace += moments[(head * dim + i) * dim + i];
-    if (!(trace > 0)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("queries of ", name, ", head ", head, ", are all zero"));
-    }
+    const std::string of_head = absl::StrCat("queries of ", name, ", head ", head, ", ");
+    RETURN_IF_ERROR(CheckMoment(of_head, moments.subspan(head * dim * dim, dim * dim), dim));
   }
   return absl::OkStatus();
 }

@@ -28,7 +28,8 @@ struct HeadWeight {
 using QueryWeights = std::vector<std::vector<HeadWeight>>;
 
 // `moments` are [plane]: empty, or [num_heads][head_dim][head_dim] of the queries, un-rotated.
-// Fails, naming the plane, if they are of another size, not finite or of a head all zero.
+// Fails, naming the plane, if they are of another size, of a head all zero, or no second moments:
+// over 10^30, negative on the diagonal, larger off it than Cauchy and Schwarz admit.
 absl::Status CheckQueries(const Contexts& contexts, std::span<const std::vector<float>> moments);
 
 // `costs` are [plane][head], empty for planes without weights; only how heads of a plane compare

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace sluice::codec {
 namespace {
 
@@ -56,12 +58,17 @@ double DivergenceModel::EstimateRate(double scale) const {
   return bits / static_cast<double>(std::max<size_t>(rows, 1));
 }
 
-double DivergenceModel::SolveScale(double target) const {
-  // Divergence grows with the scale up to what leaving out everything costs; a target beyond that
-  // ends the search at a scale where nothing is left to lose.
+absl::StatusOr<double> DivergenceModel::SolveScale(double target) const {
+  // Divergence grows with the scale up to what leaving out everything costs.
   double high = 1;
   for (int i = 0; i < kMaxBracketings && Predict(high) > target; ++i) high /= 2;
   for (int i = 0; i < kMaxBracketings && Predict(high) < target; ++i) high *= 2;
+  if (Predict(high) < target) {
+    return absl::OutOfRangeError(absl::StrCat("leaving out all planes would cost less than ",
+                                              target,
+                                              " nats: the sensitivities are too small, or the "
+                                              "target KL is too large"));
+  }
   double low = high / 2;
   for (int i = 0; i < kBisections; ++i) {
     const double middle = std::sqrt(low * high);

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "codec/calibrate/group_basis.h"
 
 namespace sluice::codec {
@@ -25,8 +26,9 @@ class DivergenceModel {
   double Predict(double scale) const;
   // Bits per coefficient, about: what a normal distribution of each row's variance would need.
   double EstimateRate(double scale) const;
-  // The scale that leads to `target`, to within a thousandth. REQUIRES: target > 0.
-  double SolveScale(double target) const;
+  // The scale that leads to `target`, to within a thousandth. OutOfRange if not even leaving out
+  // everything does. REQUIRES: target > 0.
+  absl::StatusOr<double> SolveScale(double target) const;
 
  private:
   struct Group {

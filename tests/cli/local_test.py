@@ -24,6 +24,9 @@ class HelpTest(harness.CliTest):
     def test_bad_usage(self):
         self.refused(says=["subcommand", "try: sluice --help"])
         self.refused("frobnicate", says=["unknown command 'frobnicate'; commands: calibrate"])
+        self.refused("profile", "list", says=["unknown command 'profile list'; commands: show",
+                                              "try: sluice profile --help"])
+        self.refused("profile", says=["try: sluice profile --help"])
         self.refused("fecth", says=["unknown command 'fecth'; did you mean 'fetch'?", "ping"])
         self.refused("--nonsense", says=["unknown option '--nonsense'"])
         self.refused("encode", says=["IN", "try: sluice encode --help"])
@@ -296,6 +299,17 @@ class DecodeAndInspectTest(harness.CliTest):
         self.refused("decode", self.encoded, self.path("out"), code=DAMAGED, says=["chunk 4"])
         self.assertIn("intact chunks only, 4 of 5",
                       self.sluice("inspect", self.encoded, code=DAMAGED).out)
+
+    def test_chunks_of_another_file(self):
+        other = self.path("other.sluice")
+        self.sluice("encode", *CHUNK, "--model", "elsewhere1", self.cache(), other)
+        chunks = self.sluice("inspect", "--json", other).json()["chunks"]
+        size = sum(chunk["bytes"] for chunk in chunks)
+        self.encoded.write_bytes(self.encoded.read_bytes()[:-size] + other.read_bytes()[-size:])
+        for command in (["inspect", self.encoded], ["decode", self.encoded, self.path("out")]):
+            result = self.refused(*command, code=DAMAGED,
+                                  says=["chunk 0: namespace_digest is not the file's"])
+            self.assertNotIn("chunk 0: chunk 0", result.err)
 
     def test_damage_in_the_lossless_level_is_named(self):
         self.sluice("encode", *CHUNK, "--lossless", self.cache(), self.encoded)

@@ -5,11 +5,12 @@ import os
 import shutil
 import struct
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import cache_file
 import harness
-from harness import CHUNK, FAILURE, UNREACHABLE
+from harness import CHUNK, DAMAGED, FAILURE, PARTIAL, UNREACHABLE
 
 LAYERS, PAIRS = 36, 4096
 
@@ -64,6 +65,9 @@ class ShowTest(harness.ServerTest):
         local = self.sluice("profile", "ls", "--local", "--json").json()["profiles"]
         self.assertEqual([entry["id"] for entry in local], [self.id])
         text = self.sluice("profile", "show", self.id).out
+        self.assertNotIn("layers.1.v", text)
+        self.assertIn("level", text.split("\n\n")[1].splitlines()[0])
+        text = self.sluice("profile", "show", "--planes", self.id).out
         for words in (self.id, "built-in", "layers.1.v", "half", "group", "the first 4 tokens"):
             self.assertIn(words, text)
         for block in text.split("\n\n")[1:]:
@@ -137,7 +141,7 @@ class CalibratedProfileTest(harness.ServerTest):
         self.assertGreater(shown["contexts"], 0)
         self.assertTrue(all(level["bits_per_element"] > 0 for level in shown["levels"]))
         text = self.sluice("profile", "show", self.profile).out
-        self.assertIn("calibrated, from", text)
+        self.assertIn("calibrated, learnt from 3 contexts of", text)
         for block in text.split("\n\n")[1:]:
             self.assert_aligned(block.splitlines())
         self.assertEqual(self.sluice("inspect", "--json", self.profile).json()["kind"], "profile")
@@ -215,12 +219,90 @@ class CalibratedProfileTest(harness.ServerTest):
         self.assertEqual(self.sluice(*stats, "--json").json()["unusual_rate_chunks"], 16)
         self.assertIn("16 saved chunks", self.sluice(*stats).out)
 
+    def test_profile_that_is_lost(self):
+        """Neither the server nor the daemon has it: everything is to be recomputed."""
+        result = self.sluice("fetch", "--node", self.start_daemon(), *CHUNK, "--slo", 20000,
+                             "--like", self.cache_path, "--profile", self.profile, self.out,
+                             code=PARTIAL)
+        self.assertEqual(result.out.count("recompute: not_stored"), 16)
+        self.assertIn(f"profile {self.id} is not stored here", result.out)
+
     def test_through_the_daemon(self):
         socket = self.start_daemon()
         self.sluice("put", "--node", socket, *CHUNK, "--profile", self.profile, self.cache_path)
-        self.sluice("fetch", "--node", socket, *CHUNK, "--slo", 20000, "--like", self.cache_path,
-                    "--check", self.cache_path, "--profile", self.profile, self.out)
+        fetch = ["fetch", "--node", socket, *CHUNK, "--slo", 20000, "--like", self.cache_path,
+                 "--check", self.cache_path, self.out]
+        self.sluice(*fetch, "--profile", self.profile)
+        self.assertIn(f"stored with --profile {self.id[:12]}",
+                      self.sluice(*fetch, code=PARTIAL).err)
         self.fetch("--like", self.cache_path, "--check", self.cache_path)
+
+
+class CalibrateFilesTest(harness.CliTest):
+    """Files that cannot be calibrated with, or written, are named before the work."""
+
+    def setUp(self):
+        super().setUp()
+        self.caches = []
+        for i in range(4):
+            self.seed += 1
+            self.caches.append(self.cache(f"in{i}.safetensors", tokens=256, heads=1))
+
+    def refused_calibrate(self, *arguments, out="p.profile", **options):
+        return self.refused("calibrate", "--out", self.path(out), *arguments, *self.caches,
+                            **options)
+
+    def test_sensitivities(self):
+        file = self.path("s.json")
+        for value, says in ((0, "too small"), (1e-300, "too small"), (1e300, "not in 0..1e+30"),
+                            (-1, "no number >= 0")):
+            file.write_text(json.dumps({"kl_per_variance": [[value, value]] * 2}))
+            self.refused_calibrate("--sensitivity", file, says=["s.json: ", says])
+
+    def test_queries(self):
+        def write(change):
+            moments = [float(i % 17 == 0) for i in range(256)]
+            change(moments)
+            data = struct.pack("<256f", *moments)
+            cache = cache_file.Cache(
+                {f"layers.{i}.q_cov": ("F32", [1, 16, 16], data) for i in range(2)}, {})
+            return cache.write(self.path("q.safetensors"))
+
+        for at, value, says in ((0, -1, "[0][0] is negative"), (17, 3e38, "[1][1] is 3e+38"),
+                                (1, 2, "[0][1] is 2, more than"), (33, float("nan"), "is nan")):
+            queries = write(lambda moments: moments.__setitem__(at, value))
+            self.refused_calibrate("--queries", queries,
+                                   says=["q.safetensors: queries of layers.0.k, head 0, ", says])
+        queries = write(lambda moments: moments.__setitem__(slice(None), [0] * 256))
+        self.refused_calibrate("--queries", queries, says=["q.safetensors: ", "are all zero"])
+
+    def test_output(self):
+        for out, says in (("none/p.profile", "none/p.profile"), (".", "it is a folder")):
+            for command in ("calibrate", "encode"):
+                arguments = ["--out", self.path(out)] if command == "calibrate" else []
+                end = [self.path(out)] if command == "encode" else []
+                self.refused(command, *arguments, self.path("missing.safetensors"), *end,
+                             says=[says])
+
+
+class DamagedProfileTest(harness.CliTest):
+    """Profiles that no chunk can be encoded with."""
+
+    golden = Path(__file__).parents[1] / "golden"
+
+    def test_found_when_read(self):
+        for what in ("zero", "row_zero", "column_zero"):
+            path = self.golden / "reject" / "profile" / f"calibrated_basis_{what}.bin"
+            for command in (["profile", "show", path], ["inspect", path],
+                            ["encode", "--profile", path, self.cache(), self.path("c.sluice")]):
+                self.refused(*command, code=DAMAGED, says=[path.name, "it has no inverse"])
+
+    def test_found_when_encoding(self):
+        cache = self.cache(heads=1, dim=2, change=lambda cache: cache.metadata.update(
+            rope_inv_freq="[0.5]"))
+        profile = self.golden / "accept" / "profile" / "calibrated_basis_singular.bin"
+        self.refused("encode", *CHUNK, "--profile", profile, cache, self.path("c.sluice"),
+                     code=DAMAGED, says=["groups[0].basis of the profile is singular", "hint"])
 
 
 class CalibrateStoredTest(harness.ServerTest):

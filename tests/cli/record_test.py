@@ -62,6 +62,9 @@ class SimulateTest(harness.CliTest):
     def test_bad_input(self):
         bad = self.path("bad.txt")
         bad.write_text("100\nfast\n")
+        large = self.path("large.txt")
+        large.touch()
+        os.truncate(large, (64 << 20) + 1)
         for arguments, says in ((["--trace", "constant:fast"], "is no rate"),
                                 (["--trace", "constant:-1"], "is no rate"),
                                 (["--trace", self.path("none")], "cannot open"),
@@ -70,6 +73,7 @@ class SimulateTest(harness.CliTest):
                                 (["--trace", "constant:1", "--chunk-tokens", 7], "chunk-tokens"),
                                 (["--trace", bad, "--svg", bad], "would replace the input"),
                                 (["--trace", "/dev/zero"], "is a device"),
+                                (["--trace", large], "has over 67108864 bytes"),
                                 (["--trace", bad, "--seed", "-1"], "--seed"),
                                 ([], "--trace")):
             with self.subTest(arguments):

@@ -2,6 +2,9 @@
 """Commands that talk to a server or a node daemon."""
 import json
 import os
+import signal
+import subprocess
+import threading
 import unittest
 
 import cache_file
@@ -187,8 +190,11 @@ class PutAndFetchTest(harness.ServerTest):
         self.assertIn('tenant ""', self.fetch("--like", path, "--tenant", "x", code=PARTIAL).err)
 
     def test_nothing_stored(self):
-        result = self.fetch("--like", self.cache(), code=PARTIAL)
+        path = self.cache()
+        result = self.fetch("--like", path, "--check", path, code=PARTIAL)
         self.assertEqual(result.out.count("recompute: not_stored"), 5)
+        self.assertIn("check: nothing was loaded", result.out)
+        self.assertNotIn("within the bound", result.out)
 
 
 class AdminTest(harness.ServerTest):
@@ -207,12 +213,17 @@ class AdminTest(harness.ServerTest):
         digest = all_of_them[0]["namespace"]
         self.assertEqual(len(self.server("ls", "--json", digest[:12]).json()["chunks"]), 5)
         self.assert_aligned(self.server("ls", digest).out.splitlines(), right=1)
+        table = self.server("ls").out
+        self.assertIn("profile", table.splitlines()[0])
+        self.assertEqual(table.count(all_of_them[0]["profile_id"][:12]), 2)
         self.refused("ls", "--server", self.address, "test-model", says=["2 namespaces"])
         self.refused("ls", "--server", self.address, "nobody", says=["nobody"])
 
     def test_pin_and_rm(self):
         self.put(self.cache())
+        self.assertEqual(self.server("ls", "test-model").out.count(" no\n"), 5)
         self.assertIn("5 chunks pinned", self.server("pin", "test-model").out)
+        self.assertEqual(self.server("ls", "test-model").out.count(" yes\n"), 5)
         rm = self.server("rm", "--json", "test-model", code=FAILURE)
         self.assertIn("pin --off", rm.err)
         report = rm.json()
@@ -268,6 +279,45 @@ class NodeTest(harness.ServerTest):
         stats = self.sluice("stats", "--node", self.socket, "--json").json()
         self.assertEqual((stats["loaded_chunks"], stats["pools"]), (10, 0))
         self.assertIn("breaker closed", self.sluice("stats", "--node", self.socket).out)
+        log = self.path("sluice-node.log").read_text()
+        self.assertEqual(log.count("event=load request=sluice-fetch "), 2, log)
+        self.assertIn("event=save request=sluice-put ", log)
+
+    def test_kept_transfers_are_told(self):
+        """What the daemon has from the load before is not received again."""
+        path = self.cache()
+        self.put(path)
+        fetch = ["fetch", *CHUNK, "--node", self.socket, "--like", path, "--slo", 20000]
+        first = self.sluice(*fetch, self.path("a")).out.splitlines()[-1]
+        again = self.sluice(*fetch, self.path("b")).out.splitlines()[-1]
+        self.assertNotIn("received now", first)
+        self.assertEqual(first.split(" in ")[0], again.split(" in ")[0])
+        self.assertIn("of which 0 B were received now: the daemon had the rest", again)
+
+    def test_other_namespaces_are_named(self):
+        path, ids = self.cache(), self.path("ids")
+        fetch = ["fetch", *CHUNK, "--node", self.socket, "--slo", 20000, "--like", path, ids]
+        self.assertIn("nothing of model", self.sluice(*fetch, code=PARTIAL).err)
+        self.put(path, "--tenant", "x")
+        self.assertIn('tenant "x"', self.sluice(*fetch, code=PARTIAL).err)
+
+    def test_stopped_daemon_is_not_waited_for(self):
+        """It stops in the middle of a load: the command ends soon after the time limit."""
+        path = self.cache()
+        self.put(path)
+        self.children["sluiced"].send_signal(signal.SIGSTOP)
+        arguments = [os.environ["SLUICE_CLI"], "fetch", *CHUNK, "--node", self.socket, "--slo",
+                     "5000", "--timeout", "3600", "--like", path,
+                     self.path("out")]
+        with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as fetch:
+            pause = threading.Event()
+            while self.sluice("stats", "--node", self.socket, "--json").json()["loads"] == 0:
+                self.assertIsNone(fetch.poll())
+                pause.wait(0.005)
+            self.children["sluice-node"].send_signal(signal.SIGSTOP)
+            error = fetch.communicate(timeout=harness.LIMIT_S)[1]
+            self.assertEqual(fetch.returncode, UNREACHABLE, error)
+            self.assertIn("no answer from the daemon", error)
 
     def test_server_is_gone(self):
         self.stop("sluiced")
@@ -280,6 +330,8 @@ class NodeTest(harness.ServerTest):
                      self.path("out"), says=["--like"])
         self.refused("fetch", "--node", self.socket, "--server", self.address, "--like",
                      self.cache(), self.path("out"), says=["--node"])
+        self.refused("fetch", "--node", self.socket, "--record", self.path("it.load"), "--like",
+                     self.cache(), self.path("out"), says=["--record", "record_dir"])
         encoded = self.path("c.sluice")
         self.sluice("encode", self.cache(), encoded)
         self.refused("put", "--node", self.socket, encoded, says=["--server"])

@@ -72,8 +72,18 @@ TEST_F(NodeProfileTest, WrongProfilesAreRefusedByName) {
   refuse(PoolWith(IdOf(other)), grpc::StatusCode::INVALID_ARGUMENT,
          "planes[0].head_dim is 32 in the profile and 16 here");
   refuse(PoolWith(IdOf("no profile")), grpc::StatusCode::FAILED_PRECONDITION, "cannot be used");
-  refuse(PoolWith(IdOf("none at all")), grpc::StatusCode::NOT_FOUND, "profile");
   EXPECT_EQ(NodeStatus().pools(), 0u);
+}
+
+// It may be put again.
+TEST_F(NodeProfileTest, ProfileThatTheServerHasLostIsAMiss) {
+  Start();
+  ASSERT_TRUE(Register(PoolWith(IdOf(profile_))).ok());
+  ExpectAll(Load(LoadContext(kChunks, kTarget)), v1::RECOMPUTE_REASON_NOT_STORED, "profile");
+  EXPECT_EQ(Save(Context<v1::SaveRequest>(kChunks, 0)).back().state(), v1::SAVE_STATE_FAILED);
+  fake_->AddProfile(profile_);
+  EXPECT_EQ(Save(Context<v1::SaveRequest>(kChunks, 0)).back().state(), v1::SAVE_STATE_STORED);
+  ExpectAll(Load(LoadContext(kChunks, kTarget)), v1::RECOMPUTE_REASON_NONE, "");
 }
 
 // The engine starts while the server is away; later its loads find the profile.

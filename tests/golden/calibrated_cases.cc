@@ -213,11 +213,25 @@ void AddValueCases(const std::string& good, const Add& add) {
     add(std::string("calibrated_basis_") + name, Changed(good, kBasis1At + 6, bits),
         "groups[1].basis");
   }
-  // A decoder can work with any finite matrix; an encoder keeps the group exact or refuses.
+  constexpr size_t kRowBytes = 2 * kChannels;
   add("calibrated_basis_zero",
-      Replaced(good, kBasis0At, 2 * kChannels * kChannels,
-               std::string(2 * kChannels * kChannels, '\0')),
-      "");
+      Replaced(good, kBasis0At, kChannels * kRowBytes, std::string(kChannels * kRowBytes, '\0')),
+      "groups[0].basis has a row or a column of zeros");
+  add("calibrated_basis_row_zero",
+      Replaced(good, kBasis1At + kRowBytes, kRowBytes, std::string(kRowBytes, '\0')),
+      "groups[1].basis has a row or a column of zeros");
+  std::string column = good;  // minus zero is zero
+  for (size_t row = 0; row < kChannels; ++row) {
+    Set<uint16_t>(column, kBasis1At + row * kRowBytes + 2, row % 2 == 0 ? 0x8000 : 0);
+  }
+  SealProfile(column);
+  add("calibrated_basis_column_zero", column, "groups[1].basis has a row or a column of zeros");
+  // A decoder can work with it; an encoder finds that two channels of a head are the same.
+  std::string singular = good;
+  for (size_t row = 0; row < kChannels; ++row)
+    Set<uint32_t>(singular, kBasis0At + row * kRowBytes, 0x3f003f00);
+  SealProfile(singular);
+  add("calibrated_basis_singular", singular, "");
   const char* figures[] = {"bits", "mean_error", "max_error", "kl"};
   for (size_t i = 0; i < std::size(figures); ++i) {
     const size_t at = kLevelsAt + 16 * (i % kLevels) + 4 * i;
