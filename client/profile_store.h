@@ -3,7 +3,7 @@
 // Thread-safe. Threads of the store read and fetch; those who ask wait for them, each until its own
 // deadline. A profile that many ask for is fetched once, and what was begun goes on when nobody
 // waits for it any more. Whatever the place, the digest is verified; a damaged file is removed and
-// the profile fetched again. Profiles are shared, never copied, and what is fetched is ready to decode.
+// the profile fetched again. Profiles are shared, never copied, and ready to decode when they come.
 #pragma once
 
 #include <cstddef>

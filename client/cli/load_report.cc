@@ -219,7 +219,7 @@ NamedValues SummaryOf(const LoadRecord& record) {
                                record.spec.compute_us.empty() ? "; its cost is not known" : ""));
   }
   if (record.spec.decode_us > 0) {
-    add("decoding", absl::StrCat("is expected to take ", Ms(record.spec.decode_us), " a chunk"));
+    add("decode", absl::StrCat("expected to take ", Ms(record.spec.decode_us), " a chunk"));
   }
   add("link", LinkText(record));
   add("result", absl::StrCat(ResultText(record), MissedSlo(record) ? ": SLO missed" : ""));

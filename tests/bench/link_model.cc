@@ -3,8 +3,8 @@
 //   link_model RTT_MS [RECORD TRACE]...
 // Loads are in the order in which they ran: what the estimator learns from one helps the next.
 // Decoding takes what the loads took it to. For each it prints a line of JSON: whether the smallest
-// level of all chunks can be here and decoded in the SLO less a twentieth (`feasible`), and how many
-// chunks are in time and their mean level.
+// level of all chunks can be here and decoded in the SLO less a twentieth (`feasible`), and how
+// many chunks are in time and their mean level.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
