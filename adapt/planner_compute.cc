@@ -213,7 +213,7 @@ size_t LoadPlanner::BestCut(const std::vector<uint32_t>& order) const {
   double best_loss = kNever, end_loss = kNever;
   size_t best = order.size();
   for (size_t cut = 0;; ++cut) {
-    const double budget = link_.bytes_per_s * (left_us - after_us) * 1e-6;
+    const double budget = link_.mean_bytes_per_s * (left_us - after_us) * 1e-6;
     double expected = kNever;
     if (left_us >= after_us && budget >= missing[0]) {
       int step = 0;
