@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/cli/failure.h"
 #include "codec/status_macros.h"
@@ -48,6 +49,20 @@ std::optional<codec::Level> ParseLevel(const std::string& word) {
   const int number = word[0] - '0';
   if (number >= static_cast<int>(codec::kMaxLossyLevels)) return std::nullopt;
   return static_cast<codec::Level>(number);
+}
+
+const char* MeaningOf(adapt::RecomputeCapability capability) {
+  switch (capability) {
+    case adapt::RecomputeCapability::kNone:
+      return "nothing: all chunks are to be loaded";
+    case adapt::RecomputeCapability::kSuffix:
+      return "all chunks behind one cut, after the load";
+    case adapt::RecomputeCapability::kBidirectional:
+      return "chunks from the front, while others are loaded from the back";
+    case adapt::RecomputeCapability::kAny:
+      return "any chunks, after the load; those at the front take it the least time";
+  }
+  return "";
 }
 
 }  // namespace
@@ -209,14 +224,16 @@ const char* CapabilityName(adapt::RecomputeCapability capability) {
   return "unknown";
 }
 
-void AddCapability(CLI::App& app, const std::string& flag,
-                   std::vector<adapt::RecomputeCapability> allowed,
-                   adapt::RecomputeCapability& capability, const std::string& help) {
+void AddRecompute(CLI::App& app, std::vector<adapt::RecomputeCapability> allowed,
+                  adapt::RecomputeCapability& capability) {
   std::string names;  // "none, suffix or any"
+  std::string meanings = "\n--recompute, what the engine can compute of a context:";
   for (const auto& each : allowed) {
     const bool last = &each == &allowed.back();
     absl::StrAppend(&names, names.empty() ? "" : last ? " or " : ", ", CapabilityName(each));
+    absl::StrAppendFormat(&meanings, "\n  %-14s %s", CapabilityName(each), MeaningOf(each));
   }
+  app.footer(app.get_footer() + meanings);
   const auto find = [allowed](const std::string& word) {
     std::optional<adapt::RecomputeCapability> found;
     for (const auto each : allowed) {
@@ -224,14 +241,14 @@ void AddCapability(CLI::App& app, const std::string& flag,
     }
     return found;
   };
-  const std::string text =
-      absl::StrCat(help, ": ", names, " (default: ", CapabilityName(allowed.front()), ")");
   const auto parse = [&capability, find](const CLI::results_t& words) {
     const auto found = find(words.back());
     capability = found.value_or(capability);
     return found.has_value();
   };
-  app.add_option(flag, parse, text)
+  app.add_option("--recompute", parse,
+                 absl::StrCat("What the engine can compute: ", names,
+                              " (default: ", CapabilityName(allowed.front()), "); see below"))
       ->type_name("WHAT")
       ->check(
           [find, names](const std::string& word) {

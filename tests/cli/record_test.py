@@ -21,13 +21,13 @@ class SimulateTest(harness.CliTest):
         report = self.simulate("--trace", "constant:8000", "--slo", 2000, "--json").json()
         self.assertFalse(report["missed_slo"])
         self.assertEqual(report["advice"], "")
-        self.assertEqual({chunk["level"] for chunk in report["chunks"]}, {"5"})
+        self.assertEqual({chunk["level"] for chunk in report["chunks"]}, {"4"})
         self.assertEqual(len(report["chunks"]), 32)
-        self.assertEqual((report["loss"], report["wasted_bytes"]), (0, 0))
+        self.assertEqual((report["loss"], report["wasted_bytes"]), (0.0005, 0))
         timeline = report["timeline"]
         received = sum(timeline["arrived_bytes_per_s"]) * timeline["column_ms"] / 1000
         self.assertAlmostEqual(received / report["received_bytes"], 1, places=6)
-        self.assertEqual(sum(timeline["chunks_that_reached_step"][5]), 32)
+        self.assertEqual(sum(timeline["chunks_that_reached_step"][4]), 32)
 
     def test_slow_link(self):
         text = self.simulate("--trace", "constant:50", "--slo", 500).out
@@ -39,7 +39,7 @@ class SimulateTest(harness.CliTest):
         for capability, kept in (("none", False), ("bidirectional", True), ("suffix", True)):
             with self.subTest(capability):
                 report = self.simulate("--trace", "constant:100", "--slo", 2000, "--json",
-                                       "--capability", capability).json()
+                                       "--recompute", capability).json()
                 self.assertEqual(report["capability"], capability)
                 self.assertEqual(report["missed_slo"], not kept)
                 beside = sum(report["timeline"]["engine_share"])
@@ -66,7 +66,7 @@ class SimulateTest(harness.CliTest):
                                 (["--trace", "constant:-1"], "is no rate"),
                                 (["--trace", self.path("none")], "cannot open"),
                                 (["--trace", bad], "bad.txt: trace, line 2"),
-                                (["--trace", bad, "--capability", "all"], "is not none, suffix"),
+                                (["--trace", bad, "--recompute", "all"], "is not none, suffix"),
                                 (["--trace", "constant:1", "--chunk-tokens", 7], "chunk-tokens"),
                                 (["--trace", bad, "--svg", bad], "would replace the input"),
                                 (["--trace", "/dev/zero"], "is a device"),
@@ -91,7 +91,7 @@ class SimulateTest(harness.CliTest):
 
     def test_drawing(self):
         svg = self.path("load.svg")
-        self.simulate("--trace", "constant:200", "--slo", 500, "--capability", "bidirectional",
+        self.simulate("--trace", "constant:200", "--slo", 500, "--recompute", "bidirectional",
                       "--svg", svg)
         drawing = xml.etree.ElementTree.parse(svg).getroot()
         self.assertEqual(drawing.tag, "{http://www.w3.org/2000/svg}svg")
@@ -108,7 +108,7 @@ class ExplainTest(harness.CliTest):
         return path
 
     def test_explains_a_simulation(self):
-        path = self.record("--capability", "bidirectional")
+        path = self.record("--recompute", "bidirectional")
         text = self.sluice("explain", path).out
         for words in ("load     simulation", "SLO      500 ms", "can compute: bidirectional",
                       "base of every chunk first", "^ is the SLO", "replay: all decisions follow",
