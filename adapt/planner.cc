@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace sluice::adapt {
+namespace {
+
+constexpr std::string_view kNoTimeToRefine = "no time left for a finer level";
+
+}  // namespace
 
 uint64_t LoadPlanner::Chunk::Bytes(int first, int last) const {
   uint64_t bytes = 0;
@@ -205,7 +210,7 @@ void LoadPlanner::CloseChunk(uint32_t chunk, std::string_view reason) {
 // What the time of day decides: when refinement would be late, what is on its way is dropped; at
 // the end everything that is not loaded is late, and a little before it what was never asked for.
 void LoadPlanner::Expire() {
-  if (now_us_ >= refine_until_us()) DropRefinements("too late to refine");
+  if (now_us_ >= refine_until_us()) DropRefinements(kNoTimeToRefine);
   const TimeUs reserve_us = std::max<TimeUs>(spec_.reserve_us, 0);
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
     Chunk& chunk = chunks_[i];
@@ -237,13 +242,13 @@ void LoadPlanner::CloseSettled() {
     const Chunk& chunk = chunks_[i];
     if (chunk.state != State::kOpen || chunk.loaded < 0) continue;
     // A refinement that is not decoded by now must not make the load late.
-    if (late) CloseChunk(i, "too late to refine");
+    if (late) CloseChunk(i, kNoTimeToRefine);
     if (late || chunk.asked > chunk.loaded) continue;
     double gain = 0;
     if (link_state_ == LinkState::kLost) {
       CloseChunk(i, "no link to refine it");
     } else if (!BestSteps(i, gain).has_value()) {
-      CloseChunk(i, "good enough or at its finest step");
+      CloseChunk(i, "good enough or at its finest level");
     }
   }
 }

@@ -9,9 +9,10 @@
 // - bidirectional: from the front, one chunk after the other, while bases come from the back; the
 //   two meet. Always when the link alone would not make every chunk good in time.
 // - suffix: everything behind one cut, after the load. Bases come from the front; the cut moves
-// left
-//   when the link is late, at the last moment at which the engine is not, or for more quality. What
-//   the engine has to keep is judged by the time that it hardly exceeds.
+//   left when the link is late, at the last moment at which the engine is not, or for more quality.
+//   What the engine has to keep is judged by the time that it hardly exceeds.
+// - any: as suffix, but what is loaded may have gaps. Bases come from the back, where computing is
+//   dear; what is missing at the last moment is computed.
 #pragma once
 
 #include <cstdint>
@@ -136,6 +137,7 @@ class LoadPlanner {
 
   // planner_compute.cc: what the engine computes.
   bool computes_beside() const;  // while the load runs
+  bool computes_after() const;
   bool cost_known() const;
   TimeUs ComputeUs(uint32_t chunk) const;  // now, one chunk
   double LoadUs(double bytes, double bytes_per_s, size_t num_chunks) const;
@@ -148,9 +150,9 @@ class LoadPlanner {
   void DecideCompute();
   void DecideDecline();
   void DecideCut();
-  void CutAt(uint32_t first, std::string_view reason);
-  uint32_t CoveredPrefix() const;
-  uint32_t BestCut(uint32_t covered) const;
+  void Cut(const std::vector<uint32_t>& order, size_t first, std::string_view reason);
+  std::vector<uint32_t> CutOrder() const;
+  size_t BestCut(const std::vector<uint32_t>& order) const;
 
   LoadSpec spec_;
   TimeUs end_us_ = 0;       // start + limit

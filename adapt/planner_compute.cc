@@ -21,6 +21,11 @@ bool LoadPlanner::computes_beside() const {
   return spec_.capability == RecomputeCapability::kBidirectional;
 }
 
+bool LoadPlanner::computes_after() const {
+  return spec_.capability == RecomputeCapability::kSuffix ||
+         spec_.capability == RecomputeCapability::kAny;
+}
+
 bool LoadPlanner::cost_known() const {
   return pace_.scale > 0 && !chunks_.empty() && spec_.compute_us.size() == chunks_.size();
 }
@@ -128,33 +133,50 @@ void LoadPlanner::DecideDecline() {
   // An engine that may be late leaves loading as the only hope.
   const double high_us = compute_us * pace_.high_scale / pace_.scale;
   if (high_us > static_cast<double>(last_ask_us_ - now_us_)) return;
-  CutAt(0, "computing all of it is faster than loading");
+  Cut(CutOrder(), 0, "computing all of it is faster than loading");
 }
 
-uint32_t LoadPlanner::CoveredPrefix() const {
-  uint32_t count = 0;
-  while (count < chunks_.size() && chunks_[count].state != State::kGivenUp &&
-         chunks_[count].loaded >= 0) {
-    ++count;
+// The chunks that a cut can part, those that it keeps longest first. Where nothing may be loaded
+// behind a gap they go from the front to the first that is given up; else what is loaded is kept,
+// and then what is dear to compute: the back.
+std::vector<uint32_t> LoadPlanner::CutOrder() const {
+  const bool suffix = spec_.capability == RecomputeCapability::kSuffix;
+  std::vector<uint32_t> order;
+  for (uint32_t i = 0; i < chunks_.size(); ++i) {
+    if (chunks_[i].state != State::kGivenUp) {
+      order.push_back(i);
+    } else if (suffix) {
+      break;
+    }
   }
-  return count;
+  if (suffix) return order;
+  const auto rank = [this](uint32_t i) {
+    return chunks_[i].state == State::kLoaded ? 0 : chunks_[i].loaded >= 0 ? 1 : 2;
+  };
+  std::reverse(order.begin(), order.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t one, uint32_t other) { return rank(one) < rank(other); });
+  return order;
 }
 
-// Where an engine that computes a suffix begins. As long as the link is expected to bring the rest
-// in time nothing is given up, except for quality. If it is not, the rest is left to the engine at
-// the last moment at which that meets the SLO; an engine that would be late as well leaves loading
-// as the only hope until the SLO is missed, and then what ends sooner is done.
+// What an engine that computes after the load is left: what lies behind a cut in CutOrder. As long
+// as the link is expected to bring the rest in time nothing is given up, except for quality. If it
+// is not, the rest is left to the engine at the last moment at which that meets the SLO; an engine
+// that would be late as well leaves loading as the only hope until the SLO is missed, and then what
+// ends sooner is done.
 void LoadPlanner::DecideCut() {
-  if (spec_.capability != RecomputeCapability::kSuffix || !cost_known()) return;
-  const uint32_t covered = CoveredPrefix();
-  uint32_t cut = covered;
+  if (!computes_after() || !cost_known()) return;
+  const std::vector<uint32_t> order = CutOrder();
+  size_t covered = 0;
+  while (covered < order.size() && chunks_[order[covered]].loaded >= 0) ++covered;
   double missing_bytes = 0;
   size_t missing = 0;
   TimeUs rest_us = 0;  // computing what has no base yet
-  for (; cut < chunks_.size() && chunks_[cut].state != State::kGivenUp; ++cut) {
-    missing += chunks_[cut].loaded < 0 ? 1 : 0;
-    rest_us += ComputeUs(cut);
-    if (chunks_[cut].asked < 0) missing_bytes += static_cast<double>(chunks_[cut].Bytes(0, 0));
+  for (size_t at = covered; at < order.size(); ++at) {
+    const Chunk& chunk = chunks_[order[at]];
+    missing += chunk.loaded < 0 ? 1 : 0;
+    rest_us += ComputeUs(order[at]);
+    if (chunk.asked < 0) missing_bytes += static_cast<double>(chunk.Bytes(0, 0));
   }
   for (const Flight& flight : flights_) {
     if (flight.first_step == 0) missing_bytes += static_cast<double>(flight.missing_bytes);
@@ -162,29 +184,29 @@ void LoadPlanner::DecideCut() {
   const double left_us = static_cast<double>(refine_until_us() - now_us_);
   const double load_us = LoadUs(missing_bytes, link_.mean_bytes_per_s, missing);
   if (load_us <= left_us) {
-    const uint32_t best = BestCut(cut);
+    const size_t best = BestCut(order);
     // Not before what is kept is there: the cut uses up the time that a slower link would need.
-    if (best < cut && best <= covered) {
-      CutAt(best, "computing the rest leaves time for more quality");
+    if (best < order.size() && best <= covered) {
+      Cut(order, best, "computing the rest leaves time for more quality");
     }
     return;
   }
-  if (covered == cut || !(link_.mean_bytes_per_s > 0)) return;
+  if (covered == order.size() || !(link_.mean_bytes_per_s > 0)) return;
   const double compute_us = static_cast<double>(rest_us);
   // Of a link that has stalled less is to be expected than of the engine.
   const double margin = link_.stalled ? 1 : pace_.high_scale / pace_.scale;
   const double slack_us = left_us - compute_us * margin;
   if (slack_us >= 0) {
-    if (slack_us < kTickUs) CutAt(covered, "the last moment at which computing meets the SLO");
+    if (slack_us < kTickUs) Cut(order, covered, "the last moment at which computing meets the SLO");
   } else if (left_us <= 0 && compute_us < load_us) {
-    CutAt(covered, "computing the rest is faster than loading it");
+    Cut(order, covered, "computing the rest is faster than loading it");
   }
 }
 
-// The cut in [0, end] with the least expected loss, `end` unless another is clearly better. Loaded
+// The cut of `order` with the least expected loss, its end unless another is clearly better. Loaded
 // chunks are taken to reach the levels that the link allows until the rest must be computed;
 // nothing counts as better than good.
-uint32_t LoadPlanner::BestCut(uint32_t end) const {
+size_t LoadPlanner::BestCut(const std::vector<uint32_t>& order) const {
   constexpr int kMaxSteps = 8;
   double missing[kMaxSteps] = {};  // bytes until all chunks before the cut have step s
   double loss[kMaxSteps] = {};     // summed over tokens, once they have
@@ -196,15 +218,15 @@ uint32_t LoadPlanner::BestCut(uint32_t end) const {
   const auto good_loss = [&](const Chunk& chunk) {
     return std::max(chunk.ladder.step_loss[chunk.good], spec_.loss_stop) * chunk.ladder.num_tokens;
   };
-  for (uint32_t i = 0; i < end; ++i) {
+  for (const uint32_t i : order) {
     computed_loss += good_loss(chunks_[i]);
     after_us += high_us(i);
   }
   const double left_us = static_cast<double>(refine_until_us() - now_us_);
   double best_loss = kNever, end_loss = kNever;
-  uint32_t best = end;
-  for (uint32_t cut = 0;; ++cut) {
-    const double budget = link_.bytes_per_s * (left_us - after_us) * 1e-6;
+  size_t best = order.size();
+  for (size_t cut = 0;; ++cut) {
+    const double budget = link_.mean_bytes_per_s * (left_us - after_us) * 1e-6;
     double expected = kNever;
     if (left_us >= after_us && budget >= missing[0]) {
       int step = 0;
@@ -215,16 +237,16 @@ uint32_t LoadPlanner::BestCut(uint32_t end) const {
         expected += part * (loss[step + 1] - loss[step]);
       }
     }
-    const bool final = cut < end && chunks_[cut].state == State::kLoaded;
+    const bool final = cut < order.size() && chunks_[order[cut]].state == State::kLoaded;
     if (!final && expected + computed_loss < best_loss) {
       best_loss = expected + computed_loss;
       best = cut;
     }
-    if (cut == end) {
+    if (cut == order.size()) {
       end_loss = expected;
       break;
     }
-    const Chunk& chunk = chunks_[cut];
+    const Chunk& chunk = chunks_[order[cut]];
     int reached = std::max(std::min(chunk.asked, chunk.good), 0);
     uint64_t bytes = chunk.Bytes(chunk.asked + 1, reached);
     for (int step = 0; step < kMaxSteps; ++step) {
@@ -234,14 +256,16 @@ uint32_t LoadPlanner::BestCut(uint32_t end) const {
           std::max(chunk.ladder.step_loss[reached], spec_.loss_stop) * chunk.ladder.num_tokens;
     }
     computed_loss -= good_loss(chunk);
-    after_us -= high_us(cut);
+    after_us -= high_us(order[cut]);
   }
-  return best_loss < (1 - kCutGain) * end_loss ? best : end;
+  return best_loss < (1 - kCutGain) * end_loss ? best : order.size();
 }
 
-void LoadPlanner::CutAt(uint32_t first, std::string_view reason) {
-  for (uint32_t i = first; i < chunks_.size(); ++i) {
-    if (!chunks_[i].final()) GiveUpChunk(i, GiveUpReason::kComputeFaster, reason);
+// Gives up the chunks of `order` from `first` on.
+void LoadPlanner::Cut(const std::vector<uint32_t>& order, size_t first, std::string_view reason) {
+  for (size_t at = first; at < order.size(); ++at) {
+    if (chunks_[order[at]].final()) continue;
+    GiveUpChunk(order[at], GiveUpReason::kComputeFaster, reason);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "client/load_story.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace sluice::client {
 namespace {
@@ -84,6 +85,22 @@ std::vector<ChunkStory> TellChunks(const LoadRecord& record) {
   StoryTeller teller(record.spec);
   for (const RecordedEvent& recorded : record.events) teller.Tell(recorded);
   return teller.Take();
+}
+
+std::vector<codec::Level> LevelsOfSteps(const LoadRecord& record,
+                                        const std::vector<ChunkStory>& stories) {
+  size_t num_steps = 0;
+  for (const adapt::ChunkLadder& ladder : record.spec.chunks) {
+    num_steps = std::max(num_steps, ladder.step_bytes.size());
+  }
+  std::vector<codec::Level> levels(num_steps);
+  std::iota(levels.begin(), levels.end(), codec::Level{0});
+  for (size_t i = 0; i < stories.size() && i < record.outcomes.size(); ++i) {
+    const auto step = static_cast<size_t>(stories[i].loaded_step);
+    const bool loaded = record.outcomes[i].reason == RecomputeReason::kNone;
+    if (loaded && step < num_steps) levels[step] = record.outcomes[i].level;
+  }
+  return levels;
 }
 
 }  // namespace sluice::client

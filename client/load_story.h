@@ -33,4 +33,9 @@ struct ChunkStory {
 // One story per chunk of the spec.
 std::vector<ChunkStory> TellChunks(const LoadRecord& record);
 
+// The level that each step reaches, as far as outcomes tell; else the step's number: only a load
+// that may not choose begins at another level than 0.
+std::vector<codec::Level> LevelsOfSteps(const LoadRecord& record,
+                                        const std::vector<ChunkStory>& stories);
+
 }  // namespace sluice::client

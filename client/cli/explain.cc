@@ -20,7 +20,7 @@ constexpr char kExamples[] = R"(Examples:
   sluice explain --json slow.load | jq .advice
 Records are written by sluice fetch --record, sluice simulate --record, and by the daemon
 (node.record_dir). Times count from the start of the load. Of each chunk the table tells when its
-smallest level was asked for, was here whole, and when its finest step was loaded; asks are those
+smallest level was asked for, was here whole, and when its finest level was loaded; asks are those
 for the smallest level + refinements. The planner is asked to decide again upon the recorded events:
 if it decides otherwise than recorded, the exit code is 1.)";
 
@@ -104,7 +104,8 @@ void AddExplain(CLI::App& app, Run& run) {
                              kExamples, options, Explain);
   sub->add_option("FILE", options->file, "Record of a load")->required();
   sub->add_flag("--replay", options->replay,
-                "Print every decision with the event it followed from");
+                "Print every decision with the event it followed from; steps are the "
+                "levels of the load, from 0");
   AddJson(*sub, options->json);
 }
 

@@ -281,10 +281,9 @@ void AddFetch(CLI::App& app, Run& run) {
       ->check(WholeWithin(0, 600'000))
       ->capture_default_str();
   AddLevel(*sub, options->level, "Only this level (default: the best that the time allows)");
-  AddCapability(
-      *sub, "--recompute",
-      {RecomputeCapability::kNone, RecomputeCapability::kSuffix, RecomputeCapability::kAny},
-      options->capability, "What could be computed instead");
+  AddRecompute(
+      *sub, {RecomputeCapability::kNone, RecomputeCapability::kSuffix, RecomputeCapability::kAny},
+      options->capability);
   sub->add_option("--check", options->check, "Compare what was loaded with this original");
   sub->add_option("--record", options->record, "Write a record of the load; see sluice explain");
   AddServer(*sub, options->server);

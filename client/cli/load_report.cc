@@ -151,7 +151,7 @@ std::string SlowLinkAdvice(const LoadRecord& record, const std::vector<ChunkStor
                       " or a profile with a smaller level 0 would have kept it.");
 }
 
-Json StoryToJson(const ChunkStory& story) {
+Json StoryToJson(const ChunkStory& story, const std::vector<codec::Level>& levels) {
   const auto ms = [](TimeUs us) { return us < 0 ? Json() : Json(static_cast<double>(us) * 1e-3); };
   return {{"asked_ms", ms(story.asked_us)},
           {"asked_reason", std::string(story.asked_reason)},
@@ -159,7 +159,8 @@ Json StoryToJson(const ChunkStory& story) {
           {"refinements", story.num_refinements},
           {"base_here_ms", ms(story.base_here_us)},
           {"bytes", story.bytes},
-          {"loaded_step", story.loaded_step < 0 ? Json() : Json(story.loaded_step)},
+          {"loaded_level",
+           story.loaded_step < 0 ? Json() : Json(codec::LevelName(levels[story.loaded_step]))},
           {"loaded_ms", ms(story.loaded_us)},
           {"computing_ms", ms(story.computing_us)},
           {"computed_ms", ms(story.computed_us)},
@@ -232,18 +233,19 @@ Table ChunkTable(const LoadRecord& record) {
                {"here"},
                {"asks"},
                {"bytes"},
-               {"step"},
+               {"level"},
                {"loaded"},
                {"computed"},
                {"asked because", Align::kLeft},
                {"outcome", Align::kLeft}});
   const std::vector<ChunkStory> stories = client::TellChunks(record);
+  const std::vector<codec::Level> levels = client::LevelsOfSteps(record, stories);
   for (size_t i = 0; i < stories.size(); ++i) {
     const ChunkStory& story = stories[i];
     table.Add({absl::StrCat(record.first_chunk + i), Ms(story.asked_us), Ms(story.base_here_us),
                AsksText(story), Bytes(story.bytes),
-               story.loaded_step < 0 ? "-" : absl::StrCat(story.loaded_step), Ms(story.loaded_us),
-               Ms(story.computed_us), std::string(story.asked_reason),
+               story.loaded_step < 0 ? "-" : codec::LevelName(levels[story.loaded_step]),
+               Ms(story.loaded_us), Ms(story.computed_us), std::string(story.asked_reason),
                OutcomeText(record, i, story)});
   }
   return table;
@@ -269,8 +271,8 @@ std::string Advice(const LoadRecord& record) {
   if (absent == 0 && undecoded > 0) {
     return absl::StrCat(
         FormatCount(undecoded, "chunk"),
-        " had arrived and were not decoded in time: more decode threads or a larger "
-        "reserve would have helped.");
+        " had arrived and were not decoded in time: more processors would have helped, or, in the "
+        "daemon's configuration, more load.decode_threads or a larger load.reserve_ms.");
   }
   if (absent == 0 && computed) {
     return "The engine took longer to compute its chunks than it had told.";
@@ -289,7 +291,7 @@ Json ToJson(const LoadRecord& record) {
                {"slo_ms", static_cast<double>(record.slo_us) * 1e-3},
                {"reserve_ms", static_cast<double>(record.spec.reserve_us) * 1e-3},
                {"decode_ms", static_cast<double>(record.spec.decode_us) * 1e-3},
-               {"capability", CapabilityName(record.spec.capability)},
+               {"recompute", CapabilityName(record.spec.capability)},
                {"bytes", record.bytes},
                {"ms", record.ms},
                {"missed_slo", MissedSlo(record)},
@@ -297,6 +299,7 @@ Json ToJson(const LoadRecord& record) {
                {"events", record.events.size()},
                {"omitted_events", record.omitted_events}};
   const std::vector<ChunkStory> stories = client::TellChunks(record);
+  const std::vector<codec::Level> levels = client::LevelsOfSteps(record, stories);
   Json chunks = Json::array();
   for (size_t i = 0; i < record.outcomes.size(); ++i) {
     const ChunkOutcome& outcome = record.outcomes[i];
@@ -305,7 +308,7 @@ Json ToJson(const LoadRecord& record) {
                   {"level", Loaded(outcome) ? Json(codec::LevelName(outcome.level)) : Json()},
                   {"reason", Loaded(outcome) ? Json() : Json(ReasonName(outcome.reason))},
                   {"message", outcome.message}};
-    if (i < stories.size()) chunk.update(StoryToJson(stories[i]));
+    if (i < stories.size()) chunk.update(StoryToJson(stories[i], levels));
     chunks.push_back(std::move(chunk));
   }
   json["chunks"] = std::move(chunks);

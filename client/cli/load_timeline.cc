@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/table.h"
 #include "client/cli/units.h"
+#include "client/load_story.h"
 
 namespace sluice::cli {
 namespace {
@@ -14,15 +19,12 @@ using adapt::TimeUs;
 
 // From nothing to the largest value of a row.
 constexpr std::string_view kShades = " .:-=+*#";
+constexpr char kTenOrMore = 'x';
 
 class TimelineMaker {
  public:
   TimelineMaker(const client::LoadRecord& record, size_t num_columns)
       : start_us_(record.spec.start_us) {
-    size_t num_steps = 0;
-    for (const adapt::ChunkLadder& ladder : record.spec.chunks) {
-      num_steps = std::max(num_steps, ladder.step_bytes.size());
-    }
     // A mark for the SLO needs a column behind it.
     end_us_ = record.slo_us + record.slo_us / 50;
     if (!record.events.empty()) end_us_ = std::max(end_us_, record.events.back().at_us - start_us_);
@@ -32,7 +34,9 @@ class TimelineMaker {
     line_.estimate.assign(num_columns, 0);
     line_.arrived.assign(num_columns, 0);
     line_.engine.assign(num_columns, 0);
-    line_.reached.assign(num_steps, std::vector<uint32_t>(num_columns, 0));
+    for (const codec::Level level : client::LevelsOfSteps(record, client::TellChunks(record))) {
+      line_.levels.push_back({codec::LevelName(level), std::vector<uint32_t>(num_columns, 0)});
+    }
   }
 
   Timeline Make(const client::LoadRecord& record) {
@@ -66,7 +70,7 @@ class TimelineMaker {
     line_.arrived[column_] += static_cast<double>(event.bytes);
   }
   void On(const adapt::StepLoaded& event) {
-    if (event.step < line_.reached.size()) ++line_.reached[event.step][column_];
+    if (event.step < line_.levels.size()) ++line_.levels[event.step].chunks[column_];
   }
   template <typename Other>
   void On(const Other&) {}
@@ -99,17 +103,41 @@ std::string Shades(const std::vector<double>& values, double largest) {
   return text;
 }
 
-// "3", or "+" for ten and more.
+// What each shade in `rows` stands for at most: ". 10 MB/s, # 70 MB/s".
+std::string ShadesLegend(const std::string& rows, double largest,
+                         const std::function<std::string(double)>& format) {
+  std::vector<std::string> marks;
+  for (size_t shade = 1; shade < kShades.size(); ++shade) {
+    if (rows.find(kShades[shade]) == std::string::npos) continue;
+    const double most = largest * static_cast<double>(shade) / (kShades.size() - 1);
+    marks.push_back(absl::StrCat(std::string(1, kShades[shade]), " ", format(most)));
+  }
+  return absl::StrJoin(marks, ", ");
+}
+
 std::string Counts(const std::vector<uint32_t>& counts) {
   std::string text;
   for (const uint32_t count : counts) {
-    text += count == 0 ? ' ' : count < 10 ? static_cast<char>('0' + count) : '+';
+    text += count == 0 ? ' ' : count < 10 ? static_cast<char>('0' + count) : kTenOrMore;
   }
   return text;
 }
 
+std::string Milliseconds(TimeUs us) { return FormatMs(static_cast<double>(us) * 1e-3); }
+
 double Largest(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::ranges::max_element(values);
+}
+
+// What a link has carried by the end of a column arrives a little later: not in the next column, as
+// more than the link can carry.
+void ShiftLateArrivals(const std::vector<double>& link, std::vector<double>& arrived) {
+  for (size_t i = arrived.size(); i-- > 1;) {
+    const double late = arrived[i] - link[i];
+    if (late <= 0) continue;
+    arrived[i] -= late;
+    arrived[i - 1] += late;
+  }
 }
 
 }  // namespace
@@ -123,6 +151,7 @@ Timeline MakeTimeline(const client::LoadRecord& record, const sim::RateTrace* li
     const TimeUs begin_us = record.spec.start_us + static_cast<TimeUs>(i) * line.column_us;
     line.link.push_back(link->Amount(begin_us, begin_us + line.column_us) / column_s);
   }
+  ShiftLateArrivals(line.link, line.arrived);
   return line;
 }
 
@@ -130,38 +159,54 @@ std::string TimelineText(const Timeline& timeline) {
   const double largest =
       std::max({Largest(timeline.link), Largest(timeline.estimate), Largest(timeline.arrived)});
   Table table({{"", Align::kLeft}, {"", Align::kLeft}, {"", Align::kLeft}});
+  std::string rates, counts, legend;
   const auto add = [&table](const std::string& name, const std::string& row,
                             const std::string& note) {
     table.Add({name, absl::StrCat("|", row, "|"), note});
+    return row;
   };
-  const std::string scale = absl::StrCat("# is ", FormatRate(largest));
-  if (!timeline.link.empty()) add("link", Shades(timeline.link, largest), scale);
-  add("estimate", Shades(timeline.estimate, largest), timeline.link.empty() ? scale : "");
-  add("arrived", Shades(timeline.arrived, largest), "");
-  for (size_t step = 0; step < timeline.reached.size(); ++step) {
-    uint32_t chunks = 0;
-    for (const uint32_t count : timeline.reached[step]) chunks += count;
-    if (step > 0 && chunks == 0) continue;
-    add(absl::StrCat("step ", step), Counts(timeline.reached[step]), FormatCount(chunks, "chunk"));
+  if (!timeline.link.empty()) rates += add("link", Shades(timeline.link, largest), "");
+  rates += add("estimate", Shades(timeline.estimate, largest), "");
+  rates += add("arrived", Shades(timeline.arrived, largest), "");
+  if (const std::string marks = ShadesLegend(rates, largest, FormatRate); !marks.empty()) {
+    absl::StrAppend(&legend, "  rates, up to: ", marks, "\n");
   }
-  if (Largest(timeline.engine) > 0) add("engine", Shades(timeline.engine, 1), "# computes");
-  std::string ruler(timeline.num_columns(), '.');
+  for (const Timeline::Row& row : timeline.levels) {
+    const uint32_t chunks = std::accumulate(row.chunks.begin(), row.chunks.end(), 0U);
+    if (chunks == 0) continue;
+    counts +=
+        add(absl::StrCat("level ", row.level), Counts(row.chunks), FormatCount(chunks, "chunk"));
+  }
+  if (!counts.empty()) {
+    const bool many = counts.find(kTenOrMore) != std::string::npos;
+    absl::StrAppend(&legend, "  levels: the number of chunks that reached it just then",
+                    many ? ", x is ten or more" : "", "\n");
+  }
+  if (Largest(timeline.engine) > 0) {
+    const std::string row = add("engine", Shades(timeline.engine, 1), "");
+    const auto percent = [](double part) { return absl::StrFormat("%.0f %%", 100 * part); };
+    absl::StrAppend(&legend, "  engine computes, up to: ", ShadesLegend(row, 1, percent), "\n");
+  }
+  std::string ruler(timeline.num_columns(), ' ');
   const auto slo_column = static_cast<size_t>(timeline.slo_us / timeline.column_us);
   if (slo_column < ruler.size()) ruler[slo_column] = '^';
-  const double column_ms = static_cast<double>(timeline.column_us) * 1e-3;
-  add("time", ruler,
-      absl::StrCat("^ is the SLO, ", FormatMs(static_cast<double>(timeline.slo_us) * 1e-3),
-                   "; a column is ", FormatMs(column_ms)));
-  return table.Text();
+  add("time", ruler, "");
+  absl::StrAppend(&legend, "  ^ is the SLO, ", Milliseconds(timeline.slo_us), "; a column is ",
+                  Milliseconds(timeline.column_us), "\n");
+  return table.Text() + legend;
 }
 
 Json ToJson(const Timeline& timeline) {
+  Json levels = Json::array();
+  for (const Timeline::Row& row : timeline.levels) {
+    levels.push_back({{"level", row.level}, {"chunks", row.chunks}});
+  }
   return {{"column_ms", static_cast<double>(timeline.column_us) * 1e-3},
           {"link_bytes_per_s", timeline.link},
           {"estimate_bytes_per_s", timeline.estimate},
           {"arrived_bytes_per_s", timeline.arrived},
           {"engine_share", timeline.engine},
-          {"chunks_that_reached_step", timeline.reached}};
+          {"reached", std::move(levels)}};
 }
 
 }  // namespace sluice::cli

@@ -24,8 +24,11 @@ struct Timeline {
   std::vector<double> estimate;  // what the planner took it to carry; 0: not known
   std::vector<double> arrived;
   std::vector<double> engine;  // share of the time in which it computed a chunk
-  // Per step and column: chunks that reached the step.
-  std::vector<std::vector<uint32_t>> reached;
+  struct Row {
+    std::string level;
+    std::vector<uint32_t> chunks;  // that reached it, per column
+  };
+  std::vector<Row> levels;  // the smallest first
 
   size_t num_columns() const { return arrived.size(); }
 };
@@ -34,7 +37,7 @@ struct Timeline {
 Timeline MakeTimeline(const client::LoadRecord& record, const sim::RateTrace* link,
                       size_t num_columns);
 
-// Lines of text with a scale; no longer than num_columns() and some.
+// Lines of text, no longer than num_columns() and some; then what the marks in them mean.
 std::string TimelineText(const Timeline& timeline);
 Json ToJson(const Timeline& timeline);
 std::string TimelineSvg(const Timeline& timeline, const std::string& title);

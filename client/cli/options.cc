@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/cli/failure.h"
 #include "codec/status_macros.h"
@@ -66,6 +67,20 @@ absl::Status CheckWritable(const std::string& out) {
   const std::string written = !beside ? out : folder.empty() ? "." : folder;
   if (access(written.c_str(), W_OK) == 0) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", out));
+}
+
+const char* MeaningOf(adapt::RecomputeCapability capability) {
+  switch (capability) {
+    case adapt::RecomputeCapability::kNone:
+      return "nothing: all chunks are to be loaded";
+    case adapt::RecomputeCapability::kSuffix:
+      return "all chunks behind one cut, after the load";
+    case adapt::RecomputeCapability::kBidirectional:
+      return "chunks from the front, while others are loaded from the back";
+    case adapt::RecomputeCapability::kAny:
+      return "any chunks, after the load; those at the front take it the least time";
+  }
+  return "";
 }
 
 }  // namespace
@@ -229,14 +244,16 @@ const char* CapabilityName(adapt::RecomputeCapability capability) {
   return "unknown";
 }
 
-void AddCapability(CLI::App& app, const std::string& flag,
-                   std::vector<adapt::RecomputeCapability> allowed,
-                   adapt::RecomputeCapability& capability, const std::string& help) {
+void AddRecompute(CLI::App& app, std::vector<adapt::RecomputeCapability> allowed,
+                  adapt::RecomputeCapability& capability) {
   std::string names;  // "none, suffix or any"
+  std::string meanings = "\n--recompute, what the engine can compute of a context:";
   for (const auto& each : allowed) {
     const bool last = &each == &allowed.back();
     absl::StrAppend(&names, names.empty() ? "" : last ? " or " : ", ", CapabilityName(each));
+    absl::StrAppendFormat(&meanings, "\n  %-14s %s", CapabilityName(each), MeaningOf(each));
   }
+  app.footer(app.get_footer() + meanings);
   const auto find = [allowed](const std::string& word) {
     std::optional<adapt::RecomputeCapability> found;
     for (const auto each : allowed) {
@@ -244,14 +261,14 @@ void AddCapability(CLI::App& app, const std::string& flag,
     }
     return found;
   };
-  const std::string text =
-      absl::StrCat(help, ": ", names, " (default: ", CapabilityName(allowed.front()), ")");
   const auto parse = [&capability, find](const CLI::results_t& words) {
     const auto found = find(words.back());
     capability = found.value_or(capability);
     return found.has_value();
   };
-  app.add_option(flag, parse, text)
+  app.add_option("--recompute", parse,
+                 absl::StrCat("What the engine can compute: ", names,
+                              " (default: ", CapabilityName(allowed.front()), "); see below"))
       ->type_name("WHAT")
       ->check(
           [find, names](const std::string& word) {

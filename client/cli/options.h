@@ -69,9 +69,8 @@ absl::StatusOr<client::ChunkSelector> MakeSelector(client::RemoteAdmin& admin,
 absl::Status CheckMatched(const client::ChunkSelector& selector, uint64_t matched_chunks);
 
 const char* CapabilityName(adapt::RecomputeCapability capability);
-// FLAG WHAT, one of these, of which the first is the default.
-void AddCapability(CLI::App& app, const std::string& flag,
-                   std::vector<adapt::RecomputeCapability> allowed,
-                   adapt::RecomputeCapability& capability, const std::string& help);
+// --recompute WHAT, one of these, of which the first is the default; explains them below the help.
+void AddRecompute(CLI::App& app, std::vector<adapt::RecomputeCapability> allowed,
+                  adapt::RecomputeCapability& capability);
 
 }  // namespace sluice::cli

@@ -7,7 +7,7 @@
 namespace sluice::cli {
 
 absl::Status WriteRecord(const std::string& path, client::LoadRecord record) {
-  record.program = "sluice " SLUICE_VERSION;
+  record.program = kProgram;
   const std::string bytes = client::SerializeRecord(record);
   const std::span<const std::byte> parts[] = {codec::AsBytes(bytes)};
   return client::WriteFile(path, parts);

@@ -8,6 +8,8 @@
 
 namespace sluice::cli {
 
+inline constexpr char kProgram[] = "sluice " SLUICE_VERSION;
+
 // To a file, as of this program.
 absl::Status WriteRecord(const std::string& path, client::LoadRecord record);
 

@@ -27,8 +27,8 @@ namespace {
 using adapt::RecomputeCapability;
 
 constexpr char kExamples[] = R"(Examples:
-  sluice simulate --trace constant:800 --tokens 16384 --slo 500
-  sluice simulate --trace wifi.txt --tokens 16384 --slo 500 --capability suffix --svg load.svg
+  sluice simulate --trace constant:800 --tokens 16384 --slo 2000 --recompute bidirectional
+  sluice simulate --trace wifi.txt --tokens 8192 --slo 2000 --recompute suffix --svg load.svg
   sluice simulate --trace mahimahi:lte.down --seed 7 --tokens 4096 --slo 2000 --profile my.profile
 TRACE is constant:MBIT_PER_S, mahimahi:FILE, or a FILE with one Mbit/s value per line; there a
 comment may say "step_ms: 100" (else 1000) and, with a trace in each row, "Gbit/s". The load starts
@@ -115,7 +115,14 @@ absl::StatusOr<sim::LoadModel> MakeModel(const Options& options) {
                                                             client::kMaxRecordedChunks, " chunks")),
                     "give more --chunk-tokens");
   }
-  if (options.profile.empty()) return model;
+  if (options.profile.empty()) {
+    // As of a load that is not told to be lossless.
+    while (model.losses.back() == 0) {
+      model.losses.pop_back();
+      model.size_shares.pop_back();
+    }
+    return model;
+  }
   ASSIGN_OR_RETURN(const ProfilePtr profile, FindProfile(options.profile, nullptr));
   UseProfile(*profile, model);
   return model;
@@ -144,6 +151,7 @@ Simulated Simulate(const Options& options, const sim::LoadModel& model, const si
   result.outcome = sim::Simulate(world, {load}, driver, memory, watcher)[0];
   result.record = std::move(driver.TakeRecords()[0]);
   result.record.load_id = "simulation";
+  result.record.program = kProgram;
   result.record.server = absl::StrCat("none: ", options.trace);
   return result;
 }
@@ -253,11 +261,11 @@ void AddSimulate(CLI::App& app, Run& run) {
                           codec::NamespaceDescriptor::kMaxChunkTokens))
       ->capture_default_str();
   AddProfile(*sub, options->profile)
-      ->description("Profile whose levels are loaded (default: as of Llama-3.1-8B, six levels)");
-  AddCapability(*sub, "--capability",
-                {RecomputeCapability::kNone, RecomputeCapability::kSuffix,
-                 RecomputeCapability::kBidirectional, RecomputeCapability::kAny},
-                options->capability, "What the engine can compute");
+      ->description("Profile whose levels are loaded (default: as of Llama-3.1-8B, five levels)");
+  AddRecompute(*sub,
+               {RecomputeCapability::kNone, RecomputeCapability::kSuffix,
+                RecomputeCapability::kBidirectional, RecomputeCapability::kAny},
+               options->capability);
   sub->add_option("--rtt", options->rtt_ms, "Round trip, ms")
       ->check(Within(0, 10'000))
       ->capture_default_str();

@@ -12,7 +12,10 @@ namespace {
 constexpr double kLeft = 90, kWidth = 760, kRight = 20, kTop = 40;
 constexpr double kLinkHeight = 140, kChunksHeight = 160, kEngineHeight = 18, kGap = 34;
 constexpr double kBottom = 40;
-constexpr const char* kStepColours[] = {"#9ecae1", "#6baed6", "#3182bd", "#08519c", "#08306b"};
+constexpr double kLegendWidth = 130;
+constexpr char kLinkColour[] = "#238b45", kArrivedColour[] = "#c7e9c0";
+constexpr char kEstimateColour[] = "#d94801", kEngineColour[] = "#807dba";
+constexpr const char* kLevelColours[] = {"#9ecae1", "#6baed6", "#3182bd", "#08519c", "#08306b"};
 
 std::string Escaped(const std::string& text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
@@ -56,10 +59,17 @@ class SvgDrawing {
         width, height, colour);
   }
 
-  // A row of steps, one per column.
-  void Steps(const std::vector<double>& values, double largest, const char* style) {
+  // A mark of a colour, as high as what it explains, and what it stands for.
+  void Legend(double x, double y, const char* colour, double height, const std::string& what) {
+    Rect(x, y + (10 - height) / 2, 10, height, colour);
+    Text(x + 14, y + 10, "start", what);
+  }
+
+  // A stepped line, one value per column.
+  void Steps(const std::vector<double>& values, double largest, const char* colour,
+             const char* style) {
     if (values.empty() || !(largest > 0)) return;
-    absl::StrAppend(&out_, "<polyline ", style, " points=\"");
+    absl::StrAppend(&out_, "<polyline fill=\"none\" stroke=\"", colour, "\" ", style, " points=\"");
     for (size_t i = 0; i < values.size(); ++i) {
       const double y = kTop + kLinkHeight * (1 - values[i] / largest);
       absl::StrAppendFormat(&out_, "%.1f,%.1f %.1f,%.1f ", X(static_cast<double>(i)), y,
@@ -77,40 +87,46 @@ class SvgDrawing {
     for (size_t i = 0; i < line_.num_columns() && largest > 0; ++i) {
       const double height = kLinkHeight * line_.arrived[i] / largest;
       if (height > 0) {
-        Rect(X(static_cast<double>(i)), kTop + kLinkHeight - height, column, height, "#c7e9c0");
+        Rect(X(static_cast<double>(i)), kTop + kLinkHeight - height, column, height,
+             kArrivedColour);
       }
     }
-    Steps(line_.link, largest, "fill=\"none\" stroke=\"#238b45\" stroke-width=\"1.5\"");
-    Steps(line_.estimate, largest,
-          "fill=\"none\" stroke=\"#d94801\" stroke-width=\"1\" stroke-dasharray=\"4 2\"");
+    Steps(line_.link, largest, kLinkColour, "stroke-width=\"1.5\"");
+    Steps(line_.estimate, largest, kEstimateColour, "stroke-dasharray=\"4 2\"");
     Text(kLeft - 6, kTop + 10, "end", FormatRate(largest));
     Text(kLeft - 6, kTop + kLinkHeight, "end", "0");
-    Text(kLeft, kTop + kLinkHeight + 16, "start",
-         line_.link.empty() ? "arrived (area), estimate (dashed)"
-                            : "link (line), arrived (area), estimate (dashed)");
+    const double y = kTop + kLinkHeight + 6;
+    double x = kLeft;
+    const auto legend = [&](const std::vector<double>& row, const char* colour, double height,
+                            const char* what) {
+      if (std::ranges::all_of(row, [](double value) { return value <= 0; })) return;
+      Legend(x, y, colour, height, what);
+      x += kLegendWidth;
+    };
+    legend(line_.link, kLinkColour, 2, "the link carries");
+    legend(line_.arrived, kArrivedColour, 10, "arrived");
+    legend(line_.estimate, kEstimateColour, 2, "estimate (dashed)");
   }
 
-  // Chunks that have reached each step by then, the coarsest behind.
+  // Chunks that have reached each level by then, the smallest behind.
   void DrawChunks(double top) {
     const double largest = static_cast<double>(line_.num_chunks);
-    std::vector<std::vector<double>> sums;
-    for (const std::vector<uint32_t>& counts : line_.reached) {
-      double sum = 0;
-      std::vector<double>& row = sums.emplace_back();
-      for (const uint32_t count : counts) row.push_back(sum += count);
-    }
     const double column = kWidth / static_cast<double>(line_.num_columns());
-    for (size_t step = 0; step < sums.size(); ++step) {
-      const char* colour = kStepColours[std::min(step, std::size(kStepColours) - 1)];
-      for (size_t i = 0; i < sums[step].size(); ++i) {
-        const double height = kChunksHeight * sums[step][i] / largest;
+    double legend_x = kLeft;
+    for (size_t row = 0; row < line_.levels.size(); ++row) {
+      const char* colour = kLevelColours[std::min(row, std::size(kLevelColours) - 1)];
+      double sum = 0;
+      for (size_t i = 0; i < line_.num_columns(); ++i) {
+        sum += line_.levels[row].chunks[i];
+        const double height = kChunksHeight * sum / largest;
         if (height > 0) {
           Rect(X(static_cast<double>(i)), top + kChunksHeight - height, column, height, colour);
         }
       }
-      const double x = kLeft + 70 * static_cast<double>(step);
-      Rect(x, top + kChunksHeight + 6, 10, 10, colour);
-      Text(x + 14, top + kChunksHeight + 16, "start", absl::StrCat("step ", step));
+      if (sum == 0) continue;
+      Legend(legend_x, top + kChunksHeight + 6, colour, 10,
+             absl::StrCat("level ", line_.levels[row].level));
+      legend_x += kLegendWidth;
     }
     Text(kLeft - 6, top + 10, "end", FormatCount(line_.num_chunks, "chunk"));
     Text(kLeft - 6, top + kChunksHeight, "end", "0");
@@ -121,10 +137,12 @@ class SvgDrawing {
     for (size_t i = 0; i < line_.num_columns(); ++i) {
       const double height = kEngineHeight * std::min(line_.engine[i], 1.0);
       if (height > 0) {
-        Rect(X(static_cast<double>(i)), top + kEngineHeight - height, column, height, "#807dba");
+        Rect(X(static_cast<double>(i)), top + kEngineHeight - height, column, height,
+             kEngineColour);
       }
     }
     Text(kLeft - 6, top + kEngineHeight - 4, "end", "engine");
+    Legend(kLeft, top + kEngineHeight + 6, kEngineColour, 10, "the engine computes");
   }
 
   void DrawTime(double bottom) {

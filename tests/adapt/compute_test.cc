@@ -12,6 +12,9 @@ namespace {
 
 constexpr TimeUs kSlo = 1000000;
 constexpr TimeUs kReserve = 50000;
+// Engines that compute after the load what it did not bring.
+constexpr RecomputeCapability kAfterwards[] = {RecomputeCapability::kSuffix,
+                                               RecomputeCapability::kAny};
 
 LoadSpec Spec(size_t chunks, RecomputeCapability capability, TimeUs compute_us) {
   LoadSpec spec;
@@ -34,7 +37,7 @@ class TimedLoad {
   void Until(TimeUs end_us) {
     for (; now_ < end_us && !finished_; now_ += 1000) {
       Deliver();
-      LinkView view{rate_, rate_, 1000, rate_ <= 0, 0};
+      LinkView view{pessimism_ * rate_, rate_, 1000, rate_ <= 0, 0};
       if (!known_) view = {};
       scheduler_.Decide({view, {scale_, high_scale_}}, now_);
       const Actions actions = scheduler_.TakeActions(id_);
@@ -59,6 +62,7 @@ class TimedLoad {
   }
 
   double rate_;
+  double pessimism_ = 1;
   double scale_ = 1;
   double high_scale_ = 1;
   bool known_ = true;
@@ -128,10 +132,12 @@ TEST(PlannerCompute, WhatIsNotStoredIsLeftToTheEngineAndItsTimeIsKept) {
 }
 
 TEST(PlannerCompute, ASlowLinkIsDeclinedAtOnce) {
-  TimedLoad run(Spec(10, RecomputeCapability::kSuffix, 10000), 5000);  // .2 s against .1 s
-  run.Until(2000);
-  EXPECT_TRUE(run.finished_);
-  EXPECT_EQ(run.count(GiveUpReason::kComputeFaster), 10u);
+  for (const RecomputeCapability capability : kAfterwards) {
+    TimedLoad run(Spec(10, capability, 10000), 5000);  // .2 s against .1 s
+    run.Until(2000);
+    EXPECT_TRUE(run.finished_);
+    EXPECT_EQ(run.count(GiveUpReason::kComputeFaster), 10u);
+  }
 }
 
 TEST(PlannerCompute, SlowDecodingIsAReasonToComputeAsASlowLinkIs) {
@@ -149,48 +155,90 @@ TEST(PlannerCompute, SlowDecodingIsAReasonToComputeAsASlowLinkIs) {
 }
 
 TEST(PlannerCompute, TheRestIsComputedAtTheLastMomentThatMeetsTheSlo) {
-  TimedLoad run(Spec(10, RecomputeCapability::kSuffix, 50000), 10000);
-  run.Until(40000);  // some bases are there
-  run.rate_ = 1;     // and no more will come
+  for (const RecomputeCapability capability : kAfterwards) {
+    TimedLoad run(Spec(10, capability, 50000), 10000);
+    run.Until(40000);  // some bases are there
+    run.rate_ = 1;     // and no more will come
+    run.Until(kSlo);
+    ASSERT_TRUE(run.finished_);
+    ASSERT_FALSE(run.loaded_.empty());
+    const TimeUs rest_us = 50000 * static_cast<TimeUs>(run.count(GiveUpReason::kComputeFaster));
+    EXPECT_EQ(run.loaded_.size() + run.count(GiveUpReason::kComputeFaster), 10u);
+    EXPECT_LE(run.now_ + rest_us, kSlo - kReserve + 2000);
+    EXPECT_GE(run.now_ + rest_us, kSlo - kReserve - LoadPlanner::kTickUs - 2000);
+  }
+}
+
+TEST(PlannerCompute, AnEngineThatComputesAnyChunkIsLeftTheCheapOnes) {
+  LoadSpec spec = Spec(10, RecomputeCapability::kAny, 0);
+  for (TimeUs i = 0; i < 10; ++i) spec.compute_us[i] = 20000 * (i + 1);  // 1.1 s in all
+  TimedLoad run(spec, 800);                                              // 1.25 s for the bases
   run.Until(kSlo);
   ASSERT_TRUE(run.finished_);
-  ASSERT_FALSE(run.loaded_.empty());
-  const TimeUs rest_us = 50000 * static_cast<TimeUs>(run.count(GiveUpReason::kComputeFaster));
-  EXPECT_EQ(run.loaded_.size() + run.count(GiveUpReason::kComputeFaster), 10u);
+  ASSERT_EQ(run.loaded_.size() + run.count(GiveUpReason::kComputeFaster), 10u);
+  TimeUs rest_us = 0;
+  for (const GiveUp& give_up : run.give_ups_) {
+    rest_us += spec.compute_us[give_up.chunk];
+    for (const uint32_t chunk : run.loaded_) EXPECT_GT(chunk, give_up.chunk);
+  }
   EXPECT_LE(run.now_ + rest_us, kSlo - kReserve + 2000);
-  EXPECT_GE(run.now_ + rest_us, kSlo - kReserve - LoadPlanner::kTickUs - 2000);
+}
+
+TEST(PlannerCompute, AGapIsNoCutForAnEngineThatComputesAnyChunk) {
+  LoadSpec spec = Spec(4, RecomputeCapability::kAny, 200000);
+  spec.chunks[2] = {};
+  spec.loss_stop = 0.9;
+  TimedLoad run(std::move(spec), 1000);
+  run.Until(kSlo);
+  EXPECT_THAT(run.loaded_, testing::UnorderedElementsAre(0, 1, 3));
+  EXPECT_LE(run.now_, kSlo - kReserve - 200000 + 2000);
 }
 
 TEST(PlannerCompute, WhenTheSloIsMissedTheFasterIsDone) {
-  LoadSpec spec = Spec(10, RecomputeCapability::kSuffix, 150000);
-  spec.limit_us = 10 * kSlo;
-  TimedLoad slow(spec, 250);  // .24 of the bases within the SLO; computing takes 1.2 s, loading 3 s
-  slow.Until(kSlo - kReserve - 1000);
-  EXPECT_TRUE(slow.give_ups_.empty());  // the link may become faster, the engine cannot be in time
-  slow.Until(kSlo);
-  EXPECT_TRUE(slow.finished_);
-  EXPECT_GE(slow.count(GiveUpReason::kComputeFaster), 7u);
-  TimedLoad faster(spec, 800);  // 1.25 s
-  faster.Until(10 * kSlo);
-  EXPECT_EQ(faster.loaded_.size(), 10u);
+  for (const RecomputeCapability capability : kAfterwards) {
+    LoadSpec spec = Spec(10, capability, 150000);
+    spec.limit_us = 10 * kSlo;
+    TimedLoad slow(spec, 250);  // .24 of the bases within the SLO; computing: 1.2 s, loading: 3 s
+    slow.Until(kSlo - kReserve - 1000);
+    EXPECT_TRUE(slow.give_ups_.empty());  // the link may become faster, the engine is late anyway
+    slow.Until(kSlo);
+    EXPECT_TRUE(slow.finished_);
+    EXPECT_GE(slow.count(GiveUpReason::kComputeFaster), 7u);
+    TimedLoad faster(spec, 800);  // 1.25 s
+    faster.Until(10 * kSlo);
+    EXPECT_EQ(faster.loaded_.size(), 10u);
+  }
 }
 
 TEST(PlannerCompute, WhatTheEngineMayNotKeepIsNotLeftToIt) {
-  LoadSpec spec = Spec(10, RecomputeCapability::kSuffix, 50000);
-  TimedLoad run(spec, 6000);
-  run.high_scale_ = 20;  // it is often shared
-  run.Until(kSlo);
-  EXPECT_EQ(run.loaded_.size(), 10u);
+  for (const RecomputeCapability capability : kAfterwards) {
+    TimedLoad run(Spec(10, capability, 50000), 6000);
+    run.high_scale_ = 20;  // it is often shared
+    run.Until(kSlo);
+    EXPECT_EQ(run.loaded_.size(), 10u);
+  }
 }
 
-TEST(PlannerCompute, TheCutMovesLeftForQuality) {
+TEST(PlannerCompute, TheCutMovesForQuality) {
   // The bases of all come in .4 s, but then most would stay bases; computing half takes .25 s and
   // leaves time to refine the other half.
-  TimedLoad run(Spec(10, RecomputeCapability::kSuffix, 50000), 6000);
-  run.Until(kSlo);
-  ASSERT_TRUE(run.finished_);
-  EXPECT_GE(run.count(GiveUpReason::kComputeFaster), 1u);
-  for (uint32_t chunk : run.loaded_) EXPECT_EQ(run.step(chunk), 2) << chunk;
+  for (const RecomputeCapability capability : kAfterwards) {
+    TimedLoad run(Spec(10, capability, 50000), 6000);
+    run.Until(kSlo);
+    ASSERT_TRUE(run.finished_);
+    EXPECT_GE(run.count(GiveUpReason::kComputeFaster), 1u);
+    for (uint32_t chunk : run.loaded_) EXPECT_EQ(run.step(chunk), 2) << chunk;
+  }
+}
+
+TEST(PlannerCompute, WhatTheLinkMakesGoodInTimeIsNotComputed) {
+  for (const RecomputeCapability capability : kAfterwards) {
+    TimedLoad run(Spec(10, capability, 50000), 8000);  // 7000 bytes: .88 s of .95 s
+    run.pessimism_ = 0.7;
+    run.Until(kSlo);
+    EXPECT_TRUE(run.give_ups_.empty());
+    for (uint32_t chunk : run.loaded_) EXPECT_EQ(run.step(chunk), 2) << chunk;
+  }
 }
 
 TEST(PlannerCompute, NothingIsLoadedBehindACut) {

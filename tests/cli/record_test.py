@@ -21,13 +21,17 @@ class SimulateTest(harness.CliTest):
         report = self.simulate("--trace", "constant:8000", "--slo", 2000, "--json").json()
         self.assertFalse(report["missed_slo"])
         self.assertEqual(report["advice"], "")
-        self.assertEqual({chunk["level"] for chunk in report["chunks"]}, {"5"})
+        self.assertEqual({chunk["level"] for chunk in report["chunks"]}, {"4"})
+        self.assertTrue(report["program"].startswith("sluice "))
         self.assertEqual(len(report["chunks"]), 32)
-        self.assertEqual((report["loss"], report["wasted_bytes"]), (0, 0))
+        self.assertEqual((report["loss"], report["wasted_bytes"]), (0.0005, 0))
         timeline = report["timeline"]
         received = sum(timeline["arrived_bytes_per_s"]) * timeline["column_ms"] / 1000
         self.assertAlmostEqual(received / report["received_bytes"], 1, places=6)
-        self.assertEqual(sum(timeline["chunks_that_reached_step"][5]), 32)
+        finest = timeline["reached"][-1]
+        self.assertEqual((finest["level"], sum(finest["chunks"])), ("4", 32))
+        for link, arrived in zip(timeline["link_bytes_per_s"], timeline["arrived_bytes_per_s"]):
+            self.assertLessEqual(arrived, link * (1 + 1e-6))
 
     def test_slow_link(self):
         text = self.simulate("--trace", "constant:50", "--slo", 500).out
@@ -36,14 +40,16 @@ class SimulateTest(harness.CliTest):
         self.assertIn("an engine that computes meanwhile", text)
 
     def test_engine_keeps_the_slo(self):
-        for capability, kept in (("none", False), ("bidirectional", True), ("suffix", True)):
-            with self.subTest(capability):
-                report = self.simulate("--trace", "constant:100", "--slo", 2000, "--json",
-                                       "--capability", capability).json()
-                self.assertEqual(report["capability"], capability)
-                self.assertEqual(report["missed_slo"], not kept)
+        for engine in ("none", "suffix", "bidirectional", "any"):
+            with self.subTest(engine):
+                result = self.simulate("--trace", "constant:100", "--slo", 1500, "--json",
+                                       "--recompute", engine)
+                report = result.json()
+                self.assertEqual(report["recompute"], engine)
+                self.assertEqual(report["missed_slo"], engine == "none")
                 beside = sum(report["timeline"]["engine_share"])
-                self.assertEqual(beside > 0, capability == "bidirectional")
+                self.assertEqual(beside > 0, engine == "bidirectional")
+                self.assertNotRegex(result.out, r"\d\.\d{10}", "more digits than mean anything")
 
     def test_traces(self):
         steps, slots = self.path("steps.txt"), self.path("slots")
@@ -69,7 +75,7 @@ class SimulateTest(harness.CliTest):
                                 (["--trace", "constant:-1"], "is no rate"),
                                 (["--trace", self.path("none")], "cannot open"),
                                 (["--trace", bad], "bad.txt: trace, line 2"),
-                                (["--trace", bad, "--capability", "all"], "is not none, suffix"),
+                                (["--trace", bad, "--recompute", "all"], "is not none, suffix"),
                                 (["--trace", "constant:1", "--chunk-tokens", 7], "chunk-tokens"),
                                 (["--trace", bad, "--svg", bad], "would replace the input"),
                                 (["--trace", "/dev/zero"], "is a device"),
@@ -95,13 +101,25 @@ class SimulateTest(harness.CliTest):
 
     def test_drawing(self):
         svg = self.path("load.svg")
-        self.simulate("--trace", "constant:200", "--slo", 500, "--capability", "bidirectional",
+        self.simulate("--trace", "constant:200", "--slo", 500, "--recompute", "bidirectional",
                       "--svg", svg)
         drawing = xml.etree.ElementTree.parse(svg).getroot()
         self.assertEqual(drawing.tag, "{http://www.w3.org/2000/svg}svg")
         texts = [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")]
-        for word in ("SLO", "engine", "step 0", "32 chunks", "0 ms"):
+        for word in ("SLO", "engine", "the engine computes", "level 0", "32 chunks", "0 ms",
+                     "the link carries", "arrived", "estimate (dashed)"):
             self.assertIn(word, texts)
+        self.assertNotIn("level 4", texts, "a level that nothing reached")
+
+    def test_legend(self):
+        text = self.simulate("--trace", "constant:200", "--slo", 500).out
+        legend = text[text.index("|\n  rates"):].split("\n\n")[0]
+        for words in ("# 25.0 MB/s", "levels: ", "^ is the SLO, 500 ms"):
+            self.assertIn(words, legend)
+        self.assertNotIn("engine", legend)
+        self.assertNotIn("x is", legend)
+        fast = self.simulate("--trace", "constant:8000", "--slo", 9000).out
+        self.assertIn("x is ten or more", fast)
 
 
 class ExplainTest(harness.CliTest):
@@ -112,7 +130,7 @@ class ExplainTest(harness.CliTest):
         return path
 
     def test_explains_a_simulation(self):
-        path = self.record("--capability", "bidirectional")
+        path = self.record("--recompute", "bidirectional")
         text = self.sluice("explain", path).out
         for words in ("load     simulation", "SLO      500 ms", "can compute: bidirectional",
                       "base of every chunk first", "^ is the SLO", "replay: all decisions follow",

@@ -1,6 +1,7 @@
 #include "tests/sim/clairvoyant.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::sim {
 namespace {
@@ -71,6 +72,27 @@ class Clairvoyant {
   std::vector<double> work_us_, tokens_;  // of the chunks before
 };
 
+// What lies on one side of a cut is loaded, then the rest is computed.
+Bound BoundOfOneCut(const Clairvoyant& known, bool loads_front) {
+  const size_t n = known.num_chunks();
+  Bound bound;
+  bound.loss = 1;
+  TimeUs best_us = kNever;
+  for (size_t cut = 0; cut <= n; ++cut) {
+    const auto [first, end] = loads_front ? std::pair<size_t, size_t>(0, cut) : std::pair(cut, n);
+    const double work_us = known.WorkUs(0, n) - known.WorkUs(first, end);
+    const TimeUs loaded_us = known.LoadedUs(first, end);
+    best_us = std::min(best_us, known.ComputedUs(work_us, loaded_us));
+    const TimeUs latest_us = known.LatestStartUs(work_us);
+    if (latest_us < loaded_us) continue;
+    const double loss = first == end ? 0 : known.Loss(first, end, known.BytesUntil(latest_us));
+    bound.loss = std::min(bound.loss, loss);
+  }
+  bound.ttft_us = known.TtftUs(best_us);
+  bound.feasible = best_us <= known.token_end_us();
+  return bound;
+}
+
 }  // namespace
 
 Bound ClairvoyantBidirectional(const World& world, const LoadModel& model, const SimLoad& load) {
@@ -104,23 +126,11 @@ Bound ClairvoyantLoadOnly(const World& world, const LoadModel& model, const SimL
 }
 
 Bound ClairvoyantSuffix(const World& world, const LoadModel& model, const SimLoad& load) {
-  const Clairvoyant known(world, model, load);
-  const size_t n = known.num_chunks();
-  Bound bound;
-  bound.loss = 1;
-  TimeUs best_us = kNever;
-  for (size_t cut = 0; cut <= n; ++cut) {
-    const double work_us = known.WorkUs(cut, n);
-    const TimeUs loaded_us = known.LoadedUs(0, cut);
-    best_us = std::min(best_us, known.ComputedUs(work_us, loaded_us));
-    const TimeUs latest_us = known.LatestStartUs(work_us);
-    if (latest_us < loaded_us) continue;
-    const double loss = cut == 0 ? 0 : known.Loss(0, cut, known.BytesUntil(latest_us));
-    bound.loss = std::min(bound.loss, loss);
-  }
-  bound.ttft_us = known.TtftUs(best_us);
-  bound.feasible = best_us <= known.token_end_us();
-  return bound;
+  return BoundOfOneCut(Clairvoyant(world, model, load), /*loads_front=*/true);
+}
+
+Bound ClairvoyantAny(const World& world, const LoadModel& model, const SimLoad& load) {
+  return BoundOfOneCut(Clairvoyant(world, model, load), /*loads_front=*/false);
 }
 
 }  // namespace sluice::sim

@@ -17,5 +17,7 @@ Bound ClairvoyantBidirectional(const World& world, const LoadModel& model, const
 Bound ClairvoyantLoadOnly(const World& world, const LoadModel& model, const SimLoad& load);
 // One cut: what lies before it is loaded, then the rest is computed.
 Bound ClairvoyantSuffix(const World& world, const LoadModel& model, const SimLoad& load);
+// The other way round: what lies behind the cut is loaded, then what is before it is computed.
+Bound ClairvoyantAny(const World& world, const LoadModel& model, const SimLoad& load);
 
 }  // namespace sluice::sim

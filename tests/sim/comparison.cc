@@ -19,6 +19,8 @@ std::vector<Policy> AllPolicies() {
       {"sluice, both ends", ClairvoyantBidirectional, ships, RecomputeCapability::kBidirectional},
       {"clairvoyant, one cut", ClairvoyantSuffix, nullptr},
       {"sluice, one cut", ClairvoyantSuffix, ships, RecomputeCapability::kSuffix},
+      {"clairvoyant, any chunk", ClairvoyantAny, nullptr},
+      {"sluice, any chunk", ClairvoyantAny, ships, RecomputeCapability::kAny},
       {"clairvoyant, load only", ClairvoyantLoadOnly, nullptr},
       {"sluice, load only", ClairvoyantLoadOnly, ships, kNone},
       {"fixed level, 1/4.5", ClairvoyantLoadOnly, fixed(3), kNone, true},

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 
@@ -284,6 +285,33 @@ TEST(SimInvariant, WasteIsLimited) {
   });
 }
 
+// What is known beforehand leaves an engine that computes after the load no excuse.
+TEST(SimInvariant, AConstantLinkAndEngineAreServedInTime) {
+  using BoundOf = Bound (*)(const World&, const LoadModel&, const SimLoad&);
+  const std::pair<RecomputeCapability, BoundOf> engines[] = {
+      {RecomputeCapability::kSuffix, ClairvoyantSuffix},
+      {RecomputeCapability::kAny, ClairvoyantAny}};
+  for (const auto& [capability, bound_of] : engines) {
+    for (const Request& request : Requests(TestSeed(), 200)) {
+      const SimLoad load = Load(request.tokens, request.slo_us, capability);
+      // The bases take from a fifth of the SLO to five times as long.
+      const double share = std::pow(5, static_cast<double>(request.trace_us % 1000) / 500 - 1);
+      const World world = Constant(1e6 * BaseBytes(load, 0) / (share * request.slo_us));
+      SimLoad tighter = load;
+      tighter.spec.slo_us -= kWindowUs + 2 * adapt::LoadPlanner::kTickUs;
+      if (tighter.spec.slo_us <= 0 || !bound_of(world, Model(), tighter).feasible) continue;
+      Memory memory = Measured(world);
+      for (size_t i = 0; i < adapt::PrefillCost::kTrustedRatios; ++i) {
+        Model().Calibrate(memory.cost);
+      }
+      const LoadOutcome outcome = Play(world, {Later(load)}, nullptr, {}, memory)[0];
+      EXPECT_LE(outcome.ttft_us, load.spec.slo_us)
+          << request.tokens << " tokens, bases take " << share << " of the SLO, engine "
+          << static_cast<int>(capability);
+    }
+  }
+}
+
 TEST(SimInvariant, ADeadLinkCostsWhatIsLeftToCompute) {
   constexpr double kShare = 0.5;
   for (const Request& request : Requests(TestSeed(), 50)) {
@@ -306,10 +334,8 @@ TEST(SimInvariant, ADeadLinkCostsWhatIsLeftToCompute) {
     const size_t n = load.work_us.size();
     const double rest_us = WorkUs(load, computed, first_loaded) + WorkUs(load, n - 1, n);
     const TimeUs detection_us = adapt::LinkEstimator::kMinStallUs + 3 * world.rtt_us;
-    printf(
-        "DEAD ttft %ld bound %ld\n", outcome.ttft_us,
-        std::max(dead_us + detection_us + static_cast<TimeUs>(rest_us / 0.5) + world.first_token_us,
-                 request.slo_us));
+    const TimeUs end_us = dead_us + detection_us + static_cast<TimeUs>(rest_us / kShare);
+    EXPECT_LE(outcome.ttft_us, std::max(end_us + world.first_token_us, request.slo_us));
   }
 }
 

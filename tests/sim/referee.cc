@@ -118,11 +118,12 @@ void Referee::NoteActions(LoadId id, Book& book, const adapt::Actions& actions) 
 }
 
 void Referee::NoteEnds(LoadId id, Book& book, const adapt::Actions& actions) {
-  const bool suffix = book.spec->capability == RecomputeCapability::kSuffix;
+  const bool afterwards = book.spec->capability == RecomputeCapability::kSuffix ||
+                          book.spec->capability == RecomputeCapability::kAny;
   for (const adapt::GiveUp& give_up : actions.give_ups) {
     Chunk& chunk = book.chunks[give_up.chunk];
     Expect(!chunk.final(), id, "a chunk ends once");
-    Expect(chunk.loaded < 0 || suffix || give_up.why == GiveUpReason::kComputed, id,
+    Expect(chunk.loaded < 0 || afterwards || give_up.why == GiveUpReason::kComputed, id,
            "a covered chunk stays covered");
     Expect(give_up.why != GiveUpReason::kComputed || give_up.chunk < book.num_computed, id,
            "only what the engine has is given up as computed");
