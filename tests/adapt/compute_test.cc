@@ -252,19 +252,23 @@ TEST(PlannerCompute, WhatTheLinkMakesGoodInTimeIsNotComputed) {
   }
 }
 
-TEST(PlannerCompute, NothingIsLoadedBehindACut) {
+TEST(PlannerCompute, ACutThatMovesPartsWhatIsLoaded) {
   // Refinement begins at the back, so the last chunks are the first to be good; then the link slows
-  // down and the cut moves left past them.
-  TimedLoad run(Spec(10, RecomputeCapability::kSuffix, 20000), 10000);
-  run.Until(350000);
-  ASSERT_EQ(run.step(9), 2);
-  ASSERT_EQ(run.step(0), 1);
-  run.rate_ = 1000;
-  run.Until(kSlo);
-  ASSERT_TRUE(run.finished_);
-  EXPECT_GE(run.count(GiveUpReason::kComputeFaster), 1u);
-  for (const GiveUp& give_up : run.give_ups_) {
-    for (const uint32_t chunk : run.loaded_) EXPECT_LT(chunk, give_up.chunk);
+  // down and the cut moves past loaded chunks, for a suffix past good ones.
+  for (const RecomputeCapability capability : kAfterwards) {
+    TimedLoad run(Spec(10, capability, 100000), 10000);
+    run.Until(350000);
+    ASSERT_EQ(run.step(9), 2);
+    ASSERT_EQ(run.step(0), 1);
+    run.rate_ = 1000;
+    run.Until(kSlo);
+    ASSERT_TRUE(run.finished_);
+    EXPECT_GE(run.count(GiveUpReason::kComputeFaster), 1u);
+    for (const GiveUp& give_up : run.give_ups_) {
+      for (const uint32_t chunk : run.loaded_) {
+        EXPECT_EQ(chunk < give_up.chunk, capability == RecomputeCapability::kSuffix);
+      }
+    }
   }
 }
 
