@@ -213,11 +213,9 @@ void LoadPlanner::Expire() {
   if (now_us_ >= refine_until_us()) DropRefinements(kNoTimeToRefine);
   const TimeUs reserve_us = std::max<TimeUs>(spec_.reserve_us, 0);
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
-    Chunk& chunk = chunks_[i];
-    if (chunk.state != State::kOpen) continue;
-    if (now_us_ >= end_us_ && chunk.loaded >= 0) {
-      CloseChunk(i, "the time is over");
-    } else if (now_us_ >= end_us_ || (now_us_ >= end_us_ - reserve_us && chunk.asked < 0)) {
+    const Chunk& chunk = chunks_[i];
+    if (chunk.state != State::kOpen || chunk.loaded >= 0) continue;
+    if (now_us_ >= end_us_ || (now_us_ >= end_us_ - reserve_us && chunk.asked < 0)) {
       GiveUpChunk(i, GiveUpReason::kLate, "the time is over");
     }
   }

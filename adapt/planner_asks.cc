@@ -19,18 +19,15 @@ std::optional<LoadPlanner::Wish> LoadPlanner::BaseWish() const {
 
 // The next chunk whose base is to be asked for, -1 for none. From the back, where computing is
 // dearest, except when only a prefix that is loaded without a gap counts. What the engine is just
-// computing comes last: link and engine race for it.
+// computing comes last so: link and engine race for it.
 int LoadPlanner::NextBase() const {
   const int count = static_cast<int>(chunks_.size());
   const bool forward = spec_.capability == RecomputeCapability::kSuffix;
-  int computing = -1;
   for (int k = 0; k < count; ++k) {
     const int i = forward ? k : count - 1 - k;
-    if (chunks_[i].state != State::kOpen || chunks_[i].asked >= 0) continue;
-    if (!Computing() || i != static_cast<int>(next_compute_)) return i;
-    computing = i;
+    if (chunks_[i].state == State::kOpen && chunks_[i].asked < 0) return i;
   }
-  return computing;
+  return -1;
 }
 
 // The best refinement over all chunks, ties to the back. When not all steps of all open chunks fit

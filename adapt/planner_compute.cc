@@ -185,8 +185,9 @@ void LoadPlanner::DecideCut() {
   const double load_us = LoadUs(missing_bytes, link_.mean_bytes_per_s, missing);
   if (load_us <= left_us) {
     const size_t best = BestCut(order);
-    // Not before what is kept is there: the cut uses up the time that a slower link would need.
-    if (best < order.size() && best <= covered) {
+    // Not before what is kept is there: the cut uses up the time that a slower link would need. Nor
+    // by what other loads measured: to decline a load has rules of its own.
+    if (best < order.size() && best <= covered && covered > 0) {
       Cut(order, best, "computing the rest leaves time for more quality");
     }
     return;

@@ -6,6 +6,8 @@
 
 namespace sluice::cli {
 
+const char kProgram[] = "sluice " SLUICE_VERSION;
+
 absl::Status WriteRecord(const std::string& path, client::LoadRecord record) {
   record.program = kProgram;
   const std::string bytes = client::SerializeRecord(record);

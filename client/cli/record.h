@@ -8,7 +8,7 @@
 
 namespace sluice::cli {
 
-inline constexpr char kProgram[] = "sluice " SLUICE_VERSION;
+extern const char kProgram[];  // name and version
 
 // To a file, as of this program.
 absl::Status WriteRecord(const std::string& path, client::LoadRecord record);

@@ -37,7 +37,7 @@ class TimedLoad {
   void Until(TimeUs end_us) {
     for (; now_ < end_us && !finished_; now_ += 1000) {
       Deliver();
-      LinkView view{pessimism_ * rate_, rate_, 1000, rate_ <= 0, 0};
+      LinkView view{pessimism_ * rate_, rate_, 1000, rate_ <= 0, idle_us_};
       if (!known_) view = {};
       scheduler_.Decide({view, {scale_, high_scale_}}, now_);
       const Actions actions = scheduler_.TakeActions(id_);
@@ -63,6 +63,8 @@ class TimedLoad {
 
   double rate_;
   double pessimism_ = 1;
+  TimeUs idle_us_ = 0;
+  int lost_chunk_ = -1;  // answers for it never come
   double scale_ = 1;
   double high_scale_ = 1;
   bool known_ = true;
@@ -78,6 +80,7 @@ class TimedLoad {
       const Ask ask = asks_.front();
       asks_.erase(asks_.begin());
       credit_ -= static_cast<double>(ask.bytes);
+      if (static_cast<int>(ask.chunk) == lost_chunk_) continue;
       scheduler_.Apply(id_, BytesArrived{ask.chunk, ask.first_step, ask.bytes}, now_);
       scheduler_.Apply(id_, StepLoaded{ask.chunk, ask.last_step}, now_);
     }
@@ -154,6 +157,13 @@ TEST(PlannerCompute, SlowDecodingIsAReasonToComputeAsASlowLinkIs) {
   EXPECT_THAT(helped.computes_, testing::ElementsAre(0));
 }
 
+TEST(PlannerCompute, AnOldEstimateDeclinesNothing) {
+  TimedLoad run(Spec(10, RecomputeCapability::kSuffix, 10000), 5000);
+  run.idle_us_ = LoadPlanner::kMaxEstimateAgeUs + 1;
+  run.Until(2000);
+  EXPECT_TRUE(run.give_ups_.empty());
+}
+
 TEST(PlannerCompute, TheRestIsComputedAtTheLastMomentThatMeetsTheSlo) {
   for (const RecomputeCapability capability : kAfterwards) {
     TimedLoad run(Spec(10, capability, 50000), 10000);
@@ -182,6 +192,16 @@ TEST(PlannerCompute, AnEngineThatComputesAnyChunkIsLeftTheCheapOnes) {
     for (const uint32_t chunk : run.loaded_) EXPECT_GT(chunk, give_up.chunk);
   }
   EXPECT_LE(run.now_ + rest_us, kSlo - kReserve + 2000);
+}
+
+TEST(PlannerCompute, WhatIsLoadedBesideAGapIsKept) {
+  TimedLoad run(Spec(10, RecomputeCapability::kAny, 50000), 10000);
+  run.lost_chunk_ = 8;
+  run.Until(50000);
+  run.rate_ = 1;
+  run.Until(kSlo);
+  EXPECT_THAT(run.loaded_, testing::IsSupersetOf({9u, 7u}));
+  EXPECT_EQ(run.loaded_.size() + run.give_ups_.size(), 10u);
 }
 
 TEST(PlannerCompute, AGapIsNoCutForAnEngineThatComputesAnyChunk) {
@@ -227,7 +247,12 @@ TEST(PlannerCompute, TheCutMovesForQuality) {
     run.Until(kSlo);
     ASSERT_TRUE(run.finished_);
     EXPECT_GE(run.count(GiveUpReason::kComputeFaster), 1u);
-    for (uint32_t chunk : run.loaded_) EXPECT_EQ(run.step(chunk), 2) << chunk;
+    for (uint32_t chunk : run.loaded_) {
+      EXPECT_EQ(run.step(chunk), 2) << chunk;
+      for (const GiveUp& give_up : run.give_ups_) {
+        EXPECT_EQ(chunk < give_up.chunk, capability == RecomputeCapability::kSuffix);
+      }
+    }
   }
 }
 
@@ -241,19 +266,23 @@ TEST(PlannerCompute, WhatTheLinkMakesGoodInTimeIsNotComputed) {
   }
 }
 
-TEST(PlannerCompute, NothingIsLoadedBehindACut) {
+TEST(PlannerCompute, ACutThatMovesPartsWhatIsLoaded) {
   // Refinement begins at the back, so the last chunks are the first to be good; then the link slows
-  // down and the cut moves left past them.
-  TimedLoad run(Spec(10, RecomputeCapability::kSuffix, 20000), 10000);
-  run.Until(350000);
-  ASSERT_EQ(run.step(9), 2);
-  ASSERT_EQ(run.step(0), 1);
-  run.rate_ = 1000;
-  run.Until(kSlo);
-  ASSERT_TRUE(run.finished_);
-  EXPECT_GE(run.count(GiveUpReason::kComputeFaster), 1u);
-  for (const GiveUp& give_up : run.give_ups_) {
-    for (const uint32_t chunk : run.loaded_) EXPECT_LT(chunk, give_up.chunk);
+  // down and the cut moves past loaded chunks, for a suffix past good ones.
+  for (const RecomputeCapability capability : kAfterwards) {
+    TimedLoad run(Spec(10, capability, 100000), 10000);
+    run.Until(350000);
+    ASSERT_EQ(run.step(9), 2);
+    ASSERT_EQ(run.step(0), 1);
+    run.rate_ = 1000;
+    run.Until(kSlo);
+    ASSERT_TRUE(run.finished_);
+    EXPECT_GE(run.count(GiveUpReason::kComputeFaster), 1u);
+    for (const GiveUp& give_up : run.give_ups_) {
+      for (const uint32_t chunk : run.loaded_) {
+        EXPECT_EQ(chunk < give_up.chunk, capability == RecomputeCapability::kSuffix);
+      }
+    }
   }
 }
 

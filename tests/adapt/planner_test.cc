@@ -222,6 +222,18 @@ TEST(Planner, StallCancelsRefinementsButNotBases) {
   EXPECT_THAT(AskedChunks(planner.Decide(Link(), 2000)), ElementsAre(1, 0, 1, 0));
 }
 
+TEST(Planner, WhatAnotherLoadFetchesTakesNoRoomOnTheLink) {
+  Load planner(Spec(1, RecomputeCapability::kNone));
+  planner.Decide(Link(), 0);  // the base and all refinements
+  EXPECT_EQ(planner.unanswered_bytes(), 700u);
+  planner.Happens(AskShared{0, 0, true});
+  EXPECT_EQ(planner.unanswered_bytes(), 600u);
+  planner.Happens(BytesArrived{0, 0, 40});
+  EXPECT_EQ(planner.unanswered_bytes(), 600u);
+  planner.Happens(AskShared{0, 0, false});  // the other load is gone
+  EXPECT_EQ(planner.unanswered_bytes(), 660u);
+}
+
 TEST(Planner, RefinementsWaitWhileDecodingIsBehind) {
   const uint32_t count = LoadPlanner::kMaxUndecoded + 1;
   Load planner(Spec(count, RecomputeCapability::kAny));

@@ -398,6 +398,18 @@ TEST(SimInvariant, EqualLoadsEndAlike) {
   });
 }
 
+TEST(SimInvariant, AWeightIsAShareOfRefinement) {
+  for (const Request& request : Requests(TestSeed(), 20)) {
+    SimLoad light = Load(request.tokens, request.slo_us, RecomputeCapability::kNone);
+    SimLoad heavy = light;
+    heavy.spec.weight = 3;
+    // The bases of both take half of the SLO.
+    const World world = Constant(4e6 * BaseBytes(light, 0) / static_cast<double>(request.slo_us));
+    const auto outcomes = Play(world, {Later(light), Later(heavy)}, nullptr, {}, Measured(world));
+    EXPECT_GT(outcomes[0].loss, outcomes[1].loss);
+  }
+}
+
 TEST(SimInvariant, AHopelessLoadDelaysNobody) {
   const World world = Constant(kGbit);
   const SimLoad hopeless = Later(Load(32768, kSecond / 10, RecomputeCapability::kNone));

@@ -111,6 +111,11 @@ void Referee::NoteActions(LoadId id, Book& book, const adapt::Actions& actions) 
     Expect(book.computes_beside(), id, "only an engine that can computes beside the load");
     Expect(!book.computing, id, "one chunk is computed at a time");
     Expect(actions.compute->chunk == book.num_computed, id, "the computed prefix has no gap");
+    const Chunk& chunk = book.chunks[actions.compute->chunk];
+    const auto& losses = book.spec->chunks[actions.compute->chunk].step_loss;
+    Expect(chunk.fate == Fate::kGivenUp || chunk.loaded < 0 ||
+               losses[chunk.loaded] > book.spec->loss_stop,
+           id, "what is good is not computed");
     book.computing = true;
     Mix(1000 + actions.compute->chunk);
   }
@@ -178,6 +183,11 @@ void Referee::CheckLoad(LoadId id, const Book& book, const adapt::LinkView& link
       held_bytes += book.spec->chunks[i].step_bytes[step];
     }
   }
+  for (const Flight& flight : book.flights) {
+    Expect(book.chunks[flight.chunk].fate == Fate::kOpen, id, "what has ended is taken back");
+    Expect(flight.first_step == 0 || now_us_ < book.slo_end_us(), id,
+           "a refinement that would be late is taken back");
+  }
   const uint64_t memory_bytes = book.spec->memory_bytes;
   Expect(memory_bytes == 0 || held_bytes <= memory_bytes, id, "the memory is not exceeded");
   const bool covered = book.Covered();
@@ -210,6 +220,7 @@ void Referee::CheckLink(const adapt::LinkView& link, bool asked, bool refined) {
       link, refined ? adapt::AskClass::kRefinement : adapt::AskClass::kBase);
   Expect(!asked || flights <= free_asks || missing_bytes <= window_bytes, 0,
          "the window limits what is unanswered");
+  Expect(!refined || !link.stalled, 0, "nothing is refined over a link that has stalled");
   Expect(missing_bytes == scheduler_.unanswered_bytes(), 0, "unanswered bytes are counted");
   for (const auto& [id, book] : books_) {
     const bool lacks_base = book.LacksBase(now_us_);
