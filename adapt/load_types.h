@@ -36,8 +36,8 @@ struct LoadSpec {
   double loss_stop = 0;       // chunks at or below this loss are good: not refined, not computed
   uint64_t memory_bytes = 0;  // of asked steps, over chunks that are still open; 0: no limit
   double weight = 1;          // share of the link in refinement, against other loads
-  // In which one chunk is decoded, one after the other; 0: not known, and taken to be nothing.
-  TimeUs decode_us = 0;
+  // In which one chunk after the other is decoded at each step; empty: not known, and nothing.
+  std::vector<TimeUs> decode_us;
   std::vector<ChunkLadder> chunks;  // chunks without steps are not stored
   // Time in which the engine computes each chunk after all before it, at scale 1 (PrefillCost).
   // Empty: not known, and no decision is made that needs it.

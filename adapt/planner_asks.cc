@@ -154,7 +154,7 @@ bool LoadPlanner::DecodedInTime(const Wish& wish, size_t pending) const {
   const Chunk& chunk = chunks_[wish.chunk];
   const size_t count = pending + (chunk.asked > chunk.loaded ? 0 : 1);
   const auto bytes = static_cast<double>(unanswered_bytes_ + wish.bytes);
-  return LoadUs(bytes, link_.mean_bytes_per_s, count) <=
+  return LoadUs(bytes, link_.mean_bytes_per_s, count, wish.last_step) <=
          static_cast<double>(refine_until_us() - now_us_);
 }
 

@@ -30,11 +30,14 @@ bool LoadPlanner::cost_known() const {
   return pace_.scale > 0 && !chunks_.empty() && spec_.compute_us.size() == chunks_.size();
 }
 
-// Until bytes of so many chunks have come and are decoded. Both go on at the same time, so the
-// slower of the two counts.
-double LoadPlanner::LoadUs(double bytes, double bytes_per_s, size_t num_chunks) const {
-  return std::max(TransferUs(bytes, bytes_per_s),
-                  static_cast<double>(spec_.decode_us) * static_cast<double>(num_chunks));
+// Until bytes of so many chunks have come and are decoded at a step. Both go on at the same time, so
+// the slower of the two counts.
+double LoadPlanner::LoadUs(double bytes, double bytes_per_s, size_t num_chunks, int step) const {
+  const double transfer_us = TransferUs(bytes, bytes_per_s);
+  if (spec_.decode_us.empty()) return transfer_us;
+  const size_t known = std::min<size_t>(step, spec_.decode_us.size() - 1);
+  return std::max(transfer_us, static_cast<double>(spec_.decode_us[known]) *
+                                   static_cast<double>(num_chunks));
 }
 
 TimeUs LoadPlanner::ComputeUs(uint32_t chunk) const {
@@ -80,15 +83,17 @@ bool LoadPlanner::WantCompute() const {
   if (!Covered() && OverBackstop()) return true;
   double missing_bytes = static_cast<double>(unanswered_bytes_);
   size_t missing = 0;
+  int step = 0;
   for (uint32_t i = next_compute_; i < chunks_.size(); ++i) {
     const Chunk& chunk = chunks_[i];
     if (chunk.state != State::kOpen) continue;
     missing += chunk.loaded < chunk.good ? 1 : 0;
+    step = std::max(step, chunk.good);
     missing_bytes += static_cast<double>(chunk.Bytes(chunk.asked + 1, chunk.good));
   }
   const TimeUs left_us = std::max<TimeUs>(refine_until_us() - now_us_, 0);
   const double share = want_compute_ ? kComputeOff : kComputeOn;
-  return LoadUs(missing_bytes, link_.bytes_per_s, missing) > share * static_cast<double>(left_us);
+  return LoadUs(missing_bytes, link_.bytes_per_s, missing, step) > share * static_cast<double>(left_us);
 }
 
 void LoadPlanner::DecideCompute() {
@@ -128,7 +133,7 @@ void LoadPlanner::DecideDecline() {
   // through; otherwise all of them are waited for.
   const double bytes = computes_beside() ? last_bytes : all_bytes;
   const double load_us = static_cast<double>(link_.rtt_us) +
-                         LoadUs(bytes, link_.mean_bytes_per_s, computes_beside() ? 1 : stored);
+                         LoadUs(bytes, link_.mean_bytes_per_s, computes_beside() ? 1 : stored, 0);
   if (all_bytes == 0 || compute_us > load_us) return;
   // An engine that may be late leaves loading as the only hope.
   const double high_us = compute_us * pace_.high_scale / pace_.scale;
@@ -163,7 +168,7 @@ std::vector<uint32_t> LoadPlanner::CutOrder() const {
 // as the link is expected to bring the rest in time nothing is given up, except for quality. If it
 // is not, the rest is left to the engine at the last moment at which that meets the SLO; an engine
 // that would be late as well leaves loading as the only hope until the SLO is missed, and then what
-// ends sooner is done.
+// ends sooner is done: a link that is slow now may have stalled, and recover.
 void LoadPlanner::DecideCut() {
   if (!computes_after() || !cost_known()) return;
   const std::vector<uint32_t> order = CutOrder();
@@ -182,12 +187,12 @@ void LoadPlanner::DecideCut() {
     if (flight.first_step == 0) missing_bytes += static_cast<double>(flight.missing_bytes);
   }
   const double left_us = static_cast<double>(refine_until_us() - now_us_);
-  const double load_us = LoadUs(missing_bytes, link_.mean_bytes_per_s, missing);
+  const double load_us = LoadUs(missing_bytes, link_.mean_bytes_per_s, missing, 0);
   if (load_us <= left_us) {
     const size_t best = BestCut(order);
     // Not before what is kept is there: the cut uses up the time that a slower link would need. Nor
-    // by what other loads measured: to decline a load has rules of its own.
-    if (best < order.size() && best <= covered && covered > 0) {
+    // by what other loads or a load's first moments measured: a cut is for good.
+    if (best < order.size() && best <= covered && covered > 0 && OverBackstop()) {
       Cut(order, best, "computing the rest leaves time for more quality");
     }
     return;

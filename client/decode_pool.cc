@@ -26,17 +26,25 @@ void DecodePool::Post(bool urgent, std::function<void()> task) {
   (urgent ? urgent_ : others_).push_back(std::move(task));
 }
 
-void DecodePool::OnDecoded(uint64_t bytes, adapt::TimeUs elapsed_us) {
+void DecodePool::OnDecoded(codec::Level level, uint64_t bytes, adapt::TimeUs elapsed_us) {
   if (bytes == 0) return;
   const double us_per_byte = static_cast<double>(elapsed_us) / static_cast<double>(bytes);
   absl::MutexLock lock(&mutex_);
-  samples_ = std::min(samples_ + 1, kSamples);
-  us_per_byte_ += (us_per_byte - us_per_byte_) / samples_;
+  Speed& speed = speeds_[level];
+  speed.samples = std::min(speed.samples + 1, kSamples);
+  speed.us_per_byte += (us_per_byte - speed.us_per_byte) / speed.samples;
 }
 
-adapt::TimeUs DecodePool::DecodeUs(uint64_t bytes) const {
+adapt::TimeUs DecodePool::DecodeUs(codec::Level level, uint64_t bytes) const {
   absl::MutexLock lock(&mutex_);
-  return static_cast<adapt::TimeUs>(us_per_byte_ * static_cast<double>(bytes) /
+  const auto found = speeds_.find(level);
+  double us_per_byte = found == speeds_.end() ? 0 : found->second.us_per_byte;
+  if (found == speeds_.end()) {
+    for (const auto& [other, speed] : speeds_) {
+      us_per_byte = std::max(us_per_byte, speed.us_per_byte);
+    }
+  }
+  return static_cast<adapt::TimeUs>(us_per_byte * static_cast<double>(bytes) /
                                     static_cast<double>(threads_.size()));
 }
 

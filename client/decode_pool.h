@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "adapt/load_types.h"
+#include "codec/container.h"
 
 namespace sluice::client {
 
@@ -31,13 +33,20 @@ class DecodePool {
   void Post(bool urgent, std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
   size_t num_threads() const { return threads_.size(); }
 
-  // A task has decoded that much output in that time.
-  void OnDecoded(uint64_t bytes, adapt::TimeUs elapsed_us) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The time in which all threads together decode that much; 0 before anything was decoded.
-  adapt::TimeUs DecodeUs(uint64_t bytes) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // A task has decoded that much output at that level in that time.
+  void OnDecoded(codec::Level level, uint64_t bytes, adapt::TimeUs elapsed_us)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // The time in which all threads together decode that much; of a level that is not known as of the
+  // slowest that is, and 0 before anything was decoded.
+  adapt::TimeUs DecodeUs(codec::Level level, uint64_t bytes) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  static constexpr int kSamples = 16;  // over which the speed is smoothed
+  static constexpr int kSamples = 16;  // over which a speed is smoothed
+
+  struct Speed {
+    int samples = 0;         // at most kSamples
+    double us_per_byte = 0;  // of one thread
+  };
 
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -48,8 +57,7 @@ class DecodePool {
   std::deque<std::function<void()>> urgent_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::function<void()>> others_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  int samples_ ABSL_GUARDED_BY(mutex_) = 0;         // at most kSamples
-  double us_per_byte_ ABSL_GUARDED_BY(mutex_) = 0;  // of one thread
+  std::map<codec::Level, Speed> speeds_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 

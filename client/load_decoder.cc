@@ -38,10 +38,10 @@ class LoadDecoder::Core {
  public:
   using Place = std::pair<uint32_t, size_t>;  // chunk, group
 
-  Core(DecodePool& pool, const codec::Profile& profile, PlaneSink& sink, LoadEvents& events,
-       size_t num_chunks, adapt::TimeUs end_us)
+  Core(DecodePool& pool, std::shared_ptr<const codec::Profile> profile, PlaneSink& sink,
+       LoadEvents& events, size_t num_chunks, adapt::TimeUs end_us)
       : pool_(pool),
-        profile_(profile),
+        profile_(std::move(profile)),
         sink_(sink),
         events_(events),
         end_us_(end_us),
@@ -81,7 +81,8 @@ class LoadDecoder::Core {
       if (!done.status.ok()) done.result = GroupDone::Result::kSinkFailed;
       done.at_us = NowUs();
       EndWrite(task.chunk, done.at_us - write_us);
-      pool_.OnDecoded(GroupBytes(profile_, task.group, task.input.header->num_tokens),
+      pool_.OnDecoded(task.input.level,
+                      GroupBytes(*profile_, task.group, task.input.header->num_tokens),
                       done.at_us - start_us);
     } else {
       done.result = GroupDone::Result::kNotWanted;
@@ -114,7 +115,6 @@ class LoadDecoder::Core {
     if (stopped_) return nullptr;
     task = std::move(waiting_.extract(place).mapped());
     if (revoked_[task.chunk]) return nullptr;
-    ++running_;
     if (spare_.empty()) return std::make_unique<codec::GroupDecoder>();
     std::unique_ptr<codec::GroupDecoder> decoder = std::move(spare_.back());
     spare_.pop_back();
@@ -125,12 +125,14 @@ class LoadDecoder::Core {
     absl::MutexLock lock(&mutex_);
     if (stopped_ || revoked_[chunk] || NowUs() + 2 * usual_write_us_ >= end_us_) return false;
     ++writing_[chunk];
+    ++writes_;
     return true;
   }
 
   void EndWrite(uint32_t chunk, adapt::TimeUs elapsed_us) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     --writing_[chunk];
+    --writes_;
     usual_write_us_ += (elapsed_us - usual_write_us_) / (usual_write_us_ == 0 ? 1 : 4);
   }
 
@@ -140,19 +142,18 @@ class LoadDecoder::Core {
     const bool wanted = done.result != GroupDone::Result::kNotWanted;
     if (wanted && !stopped_ && !revoked_[done.chunk]) events_.Push(std::move(done));
     spare_.push_back(std::move(decoder));
-    --running_;
   }
 
-  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return running_ == 0; }
+  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return writes_ == 0; }
 
   absl::Status Read(const DecodeTask& task, codec::GroupDecoder& decoder) const {
     std::vector<std::span<const std::byte>> segments;
     for (const auto& segment : task.input.segments) segments.push_back(AsBytes(*segment));
-    return decoder.Read(profile_, *task.input.header, task.group, task.input.level, segments);
+    return decoder.Read(*profile_, *task.input.header, task.group, task.input.level, segments);
   }
 
   DecodePool& pool_;
-  const codec::Profile& profile_;
+  const std::shared_ptr<const codec::Profile> profile_;
   PlaneSink& sink_;
   LoadEvents& events_;
   const adapt::TimeUs end_us_;
@@ -160,17 +161,18 @@ class LoadDecoder::Core {
   absl::flat_hash_map<Place, DecodeTask> waiting_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> revoked_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> writing_ ABSL_GUARDED_BY(mutex_);  // groups, per chunk
+  int writes_ ABSL_GUARDED_BY(mutex_) = 0;            // of all chunks
   adapt::TimeUs usual_write_us_ ABSL_GUARDED_BY(mutex_) = 0;
   // At most one per thread of the pool.
   std::vector<std::unique_ptr<codec::GroupDecoder>> spare_ ABSL_GUARDED_BY(mutex_);
-  int running_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-LoadDecoder::LoadDecoder(DecodePool& pool, const codec::Profile& profile, PlaneSink& sink,
-                         LoadEvents& events, size_t num_chunks, adapt::TimeUs end_us)
+LoadDecoder::LoadDecoder(DecodePool& pool, std::shared_ptr<const codec::Profile> profile,
+                         PlaneSink& sink, LoadEvents& events, size_t num_chunks,
+                         adapt::TimeUs end_us)
     : pool_(pool),
-      core_(std::make_shared<Core>(pool, profile, sink, events, num_chunks, end_us)) {}
+      core_(std::make_shared<Core>(pool, std::move(profile), sink, events, num_chunks, end_us)) {}
 
 LoadDecoder::~LoadDecoder() { Stop(); }
 

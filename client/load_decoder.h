@@ -2,7 +2,8 @@
 // chunk once at a time.
 //
 // Thread-safe. Nothing is written to a chunk once it was revoked, and nothing at all after Stop();
-// nor when it might not be through by the end of the load.
+// nor when it might not be through by the end of the load. What is being decoded then goes on in the
+// pool, for nothing, and is not waited for.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +28,9 @@ struct DecodeTask {
 
 class LoadDecoder {
  public:
-  // All but the pool must outlive the decoder. The load ends at `end_us`.
-  LoadDecoder(DecodePool& pool, const codec::Profile& profile, PlaneSink& sink, LoadEvents& events,
-              size_t num_chunks, adapt::TimeUs end_us);
+  // The load ends at `end_us`. Sink and events must outlive the decoder, the pool all its tasks.
+  LoadDecoder(DecodePool& pool, std::shared_ptr<const codec::Profile> profile, PlaneSink& sink,
+              LoadEvents& events, size_t num_chunks, adapt::TimeUs end_us);
   ~LoadDecoder();  // stops
 
   // A GroupDone follows unless the chunk is revoked or the load over first. REQUIRES: no other task
@@ -39,7 +40,7 @@ class LoadDecoder {
   bool Replace(DecodeTask task);
   // On return no write to the chunk is running or will be.
   void Revoke(uint32_t chunk);
-  // Drops what waits, and waits for the decodes that run: at most one group per thread of the pool.
+  // Drops what waits, and waits for the writes that run: at most one group per thread of the pool.
   void Stop();
 
  private:

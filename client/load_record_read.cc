@@ -2,6 +2,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "client/load_record_file.h"
 #include "codec/bytes.h"
@@ -36,7 +37,7 @@ absl::StatusOr<adapt::LoadSpec> ReadSpec(const v1::LoadSpec& in) {
     return Damaged("number of chunks");
   }
   if (std::abs(in.start_us()) > kMaxTimeUs || !IsSpan(in.slo_us()) || !IsSpan(in.reserve_us()) ||
-      !IsSpan(in.limit_us()) || !IsSpan(in.decode_us())) {
+      !IsSpan(in.limit_us())) {
     return Damaged("times of the load");
   }
   if (!v1::RecomputeCapability_IsValid(in.capability())) return Damaged("capability");
@@ -49,7 +50,10 @@ absl::StatusOr<adapt::LoadSpec> ReadSpec(const v1::LoadSpec& in) {
   spec.loss_stop = in.loss_stop();
   spec.memory_bytes = in.memory_bytes();
   spec.weight = in.weight();
-  spec.decode_us = in.decode_us();
+  if (in.decode_us_size() > kMaxRecordedSteps || !absl::c_all_of(in.decode_us(), IsSpan)) {
+    return Damaged("decoding times");
+  }
+  spec.decode_us = {in.decode_us().begin(), in.decode_us().end()};
   for (const v1::ChunkLadder& chunk : in.chunks()) {
     if (chunk.step_bytes_size() > kMaxRecordedSteps ||
         chunk.step_bytes_size() != chunk.step_loss_size()) {

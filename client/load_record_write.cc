@@ -55,7 +55,7 @@ class RecordWriter {
     out.set_loss_stop(spec.loss_stop);
     out.set_memory_bytes(spec.memory_bytes);
     out.set_weight(spec.weight);
-    out.set_decode_us(spec.decode_us);
+    out.mutable_decode_us()->Add(spec.decode_us.begin(), spec.decode_us.end());
     for (const adapt::ChunkLadder& ladder : spec.chunks) {
       v1::ChunkLadder& chunk = *out.add_chunks();
       chunk.mutable_step_bytes()->Add(ladder.step_bytes.begin(), ladder.step_bytes.end());

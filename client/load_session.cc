@@ -22,14 +22,14 @@ double Seconds(adapt::TimeUs us) { return static_cast<double>(us) * 1e-6; }
 
 LoadSession::LoadSession(RemoteStore& store, SharedLink& link, TransferShare& share,
                          DecodePool& pool, const Loader::Config& config,
-                         const codec::Profile& profile, const LoadOptions& options, PlaneSink& sink,
-                         const OnOutcome& on_outcome, LoadControl* control)
+                         std::shared_ptr<const codec::Profile> profile, const LoadOptions& options,
+                         PlaneSink& sink, const OnOutcome& on_outcome, LoadControl* control)
     : store_(store),
       link_(link),
       share_(share),
       pool_(pool),
       config_(config),
-      profile_(profile),
+      profile_(std::move(profile)),
       options_(options),
       on_outcome_(on_outcome),
       control_(control),
@@ -40,19 +40,19 @@ LoadSession::LoadSession(RemoteStore& store, SharedLink& link, TransferShare& sh
       chunks_(options.chunk_keys.size() -
               std::min<size_t>(options.skip_chunks, options.chunk_keys.size())),
       events_(FrameQueueBytes(config.memory_limit_bytes)),
-      decoder_(pool, profile, sink, events_, chunks_.size(), start_us_ + limit_us_),
+      decoder_(pool, profile_, sink, events_, chunks_.size(), start_us_ + limit_us_),
       fetch_(store, events_, options.namespace_digest, options.load_id, deadline_),
       uncovered_(chunks_.size()) {
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
     chunks_[i].outcome.chunk_index = options_.skip_chunks + i;
   }
-  const uint64_t scratch =
-      kScratchPerOutputByte * pool.num_threads() * LargestGroupBytes(profile, options.chunk_tokens);
+  const uint64_t scratch = kScratchPerOutputByte * pool.num_threads() *
+                           LargestGroupBytes(*profile_, options.chunk_tokens);
   // One frame waits, one is being read.
   const uint64_t frames = FrameQueueBytes(config.memory_limit_bytes) + 2 * kMaxFrameBytes;
   const uint64_t limit = config.memory_limit_bytes;
-  for (size_t group = 0; group < profile.groups().size(); ++group) {
-    chunk_bytes_ += GroupBytes(profile, group, options.chunk_tokens);
+  for (size_t group = 0; group < profile_->groups().size(); ++group) {
+    chunk_bytes_ += GroupBytes(*profile_, group, options.chunk_tokens);
   }
   memory_bytes_ = limit > scratch + frames ? limit - scratch - frames : 1;
 }
@@ -150,7 +150,7 @@ bool LoadSession::Lookup() {
     for (uint32_t i = 0; i < chunks_.size(); ++i) {
       Chunk& chunk = chunks_[i];
       chunk.manifest = std::move((*manifests)[i]);
-      chunk.plan = PlanChunk(profile_, options_, options_.skip_chunks + i, chunk.manifest);
+      chunk.plan = PlanChunk(*profile_, options_, options_.skip_chunks + i, chunk.manifest);
       if (chunk.plan.steps.empty()) Cover(chunk);
     }
     return true;
@@ -182,8 +182,10 @@ void LoadSession::JoinLink() {
   spec.loss_stop = config_.loss_stop;
   spec.memory_bytes = memory_bytes_;
   spec.weight = options_.weight;
-  spec.decode_us = pool_.DecodeUs(chunk_bytes_);
   for (Chunk& chunk : chunks_) {
+    for (size_t i = spec.decode_us.size(); i < chunk.plan.steps.size(); ++i) {
+      spec.decode_us.push_back(pool_.DecodeUs(chunk.plan.steps[i].level, chunk_bytes_));
+    }
     spec.chunks.push_back(std::move(chunk.plan.ladder));
     if (!options_.compute_us.empty()) spec.compute_us.push_back(ComputeUs(chunk));
   }
@@ -283,11 +285,11 @@ void LoadSession::SendAsk(const adapt::Ask& ask) {
   const codec::Digest& key = options_.chunk_keys[chunk.outcome.chunk_index];
   if (chunk.assembly == nullptr) {
     chunk.assembly = std::make_unique<ChunkAssembly>(
-        profile_,
+        *profile_,
         ChunkExpectation{key, options_.namespace_digest, chunk.manifest.start_token,
                          chunk.manifest.num_tokens},
         std::move(chunk.manifest), chunk.plan.steps);
-    chunk.groups.resize(profile_.groups().size());
+    chunk.groups.resize(profile_->groups().size());
   }
   const adapt::TimeUs now = NowUs();
   if (chunk.first_ask_us < 0) {

@@ -35,15 +35,15 @@ class LoadSession {
   static constexpr int kMaxReconnects = 5;
   static constexpr adapt::TimeUs kMinReconnectPauseUs = 50000;
   static constexpr int kMaxEventsPerPlan = 64;
-  // A base that waits for the decoder while its refinement arrives is passed over if what has no
-  // base yet is decoded within this part of the time left: finer steps take longer.
-  static constexpr double kPassOver = 0.4;
+  // A base that waits for the decoder while its refinement arrives is passed over if all that has
+  // no base yet can be decoded at the finer level within this part of the time left.
+  static constexpr double kPassOver = 0.5;
 
   using OnOutcome = std::function<void(const ChunkOutcome&)>;
 
   // Everything that is referred to must outlive the session.
   LoadSession(RemoteStore& store, SharedLink& link, TransferShare& share, DecodePool& pool,
-              const Loader::Config& config, const codec::Profile& profile,
+              const Loader::Config& config, std::shared_ptr<const codec::Profile> profile,
               const LoadOptions& options, PlaneSink& sink, const OnOutcome& on_outcome,
               LoadControl* control);
   ~LoadSession();
@@ -118,7 +118,7 @@ class LoadSession {
   void FailAsk(uint32_t ask_id, const Failure& failure);
   void FailStep(uint32_t chunk, uint32_t step, const Failure& failure);
   void SubmitDecode(uint32_t chunk, size_t group);
-  bool MayPassOverBase() const;
+  bool MayPassOverBase(codec::Level level) const;
   void Cover(Chunk& chunk);
   void PollControl();
 
@@ -146,7 +146,7 @@ class LoadSession {
   TransferShare& share_;
   const DecodePool& pool_;
   const Loader::Config& config_;
-  const codec::Profile& profile_;
+  const std::shared_ptr<const codec::Profile> profile_;
   const LoadOptions& options_;
   const OnOutcome& on_outcome_;
   LoadControl* const control_;

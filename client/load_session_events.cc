@@ -156,7 +156,7 @@ void LoadSession::SubmitDecode(uint32_t chunk, size_t group) {
   const int ready = state.assembly->ReadyStep(group);
   if (ready <= std::max(progress.done, progress.decoding)) return;
   const bool waits = progress.decoding >= 0;
-  if (progress.decoding == 0 && !MayPassOverBase()) return;
+  if (progress.decoding == 0 && !MayPassOverBase(state.plan.steps[ready].level)) return;
   DecodeTask task = {chunk, state.outcome.chunk_index, state.attempt, group, ready,
                      state.assembly->Input(group, ready)};
   if (!waits) {
@@ -167,8 +167,8 @@ void LoadSession::SubmitDecode(uint32_t chunk, size_t group) {
   progress.decoding = ready;
 }
 
-bool LoadSession::MayPassOverBase() const {
-  const adapt::TimeUs decode_us = pool_.DecodeUs(chunk_bytes_ * uncovered_);
+bool LoadSession::MayPassOverBase(codec::Level level) const {
+  const adapt::TimeUs decode_us = pool_.DecodeUs(level, chunk_bytes_ * uncovered_);
   const adapt::TimeUs left_us = start_us_ + slo_us_ - NowUs();
   return decode_us > 0 && static_cast<double>(decode_us) < kPassOver * static_cast<double>(left_us);
 }

@@ -97,10 +97,10 @@ class Loader {
   virtual ~Loader() = default;
 
   // `on_outcome` is called once per chunk as soon as it is final, from the calling thread. Nothing
-  // is written to a chunk after its outcome. `profile` and `sink` are not used after the return.
+  // is written to a chunk after its outcome. `sink` is not used after the return.
   // `control` may be null.
-  virtual LoadResult Load(const codec::Profile& profile, const LoadOptions& options,
-                          PlaneSink& sink,
+  virtual LoadResult Load(std::shared_ptr<const codec::Profile> profile,
+                          const LoadOptions& options, PlaneSink& sink,
                           const std::function<void(const ChunkOutcome&)>& on_outcome,
                           LoadControl* control) = 0;
 

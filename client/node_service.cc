@@ -252,7 +252,7 @@ LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& 
   options.max_level = arguments.max_level;
   options.load_id = arguments.request_id;
   options.record = records_.enabled();
-  LoadResult result = loader_->Load(**profile, options, sink, send, control);
+  LoadResult result = loader_->Load(*profile, options, sink, send, control);
   if (options.record) records_.Keep(std::move(result.record));
   return result;
 }

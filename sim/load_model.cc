@@ -52,7 +52,7 @@ adapt::LoadSpec LoadModel::Spec(uint32_t tokens, TimeUs start_us, TimeUs slo_us,
   spec.start_us = start_us;
   spec.slo_us = slo_us;
   spec.reserve_us = std::min(first_token_us + DecodeUs(unit_tokens), slo_us);
-  spec.decode_us = DecodeUs(unit_tokens);
+  spec.decode_us = {DecodeUs(unit_tokens)};
   for (uint32_t unit = 0; unit < num_units(tokens); ++unit) {
     const uint32_t unit_size = TokensOf(unit, tokens);
     spec.chunks.push_back(Ladder(unit_size));

@@ -147,7 +147,7 @@ absl::StatusOr<ExitCode> Bench(const Options& options) {
   bench.concurrency = options.concurrency;
   bench.slo = absl::Milliseconds(options.slo_ms);
   bench.level = options.level;
-  const BenchResult result = RunLoads(profile, bench);
+  const BenchResult result = RunLoads(context.profile, bench);
   Report(options, result, profile.geometry().bytes_per_token() * options.chunk_tokens);
   if (!options.keep) {
     const auto admin = client::RemoteAdmin::Create(options.server.address);

@@ -53,7 +53,8 @@ void Add(const client::LoadResult& load, BenchResult& result) {
 
 }  // namespace
 
-BenchResult RunLoads(const codec::Profile& profile, const BenchLoad& bench) {
+BenchResult RunLoads(const std::shared_ptr<const codec::Profile>& profile,
+                     const BenchLoad& bench) {
   const auto loader = client::Loader::Create(bench.store, {});
   BenchResult result;
   absl::Mutex mutex;  // guards result
@@ -68,7 +69,7 @@ BenchResult RunLoads(const codec::Profile& profile, const BenchLoad& bench) {
       options.slo = bench.slo;
       options.exact_level = bench.level;
       options.load_id = absl::StrCat("sluice-bench-", i);
-      ForgetfulSink sink(profile, options.chunk_tokens);
+      ForgetfulSink sink(*profile, options.chunk_tokens);
       const auto load = loader->Load(profile, options, sink, nullptr, nullptr);
       absl::MutexLock lock(&mutex);
       Add(load, result);

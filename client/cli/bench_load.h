@@ -35,6 +35,6 @@ struct BenchResult {
 };
 
 // REQUIRES: contexts is not empty.
-BenchResult RunLoads(const codec::Profile& profile, const BenchLoad& bench);
+BenchResult RunLoads(const std::shared_ptr<const codec::Profile>& profile, const BenchLoad& bench);
 
 }  // namespace sluice::cli

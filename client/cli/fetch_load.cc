@@ -94,7 +94,7 @@ client::LoadResult LoadFromServer(const FetchOptions& options, const FetchPlan& 
   Progress progress("loading chunks", plan.num_chunks());
   uint64_t done = 0;
   return loader->Load(
-      *plan.profile, load, sink, [&](const ChunkOutcome&) { progress.Update(++done); }, nullptr);
+      plan.profile, load, sink, [&](const ChunkOutcome&) { progress.Update(++done); }, nullptr);
 }
 
 absl::StatusOr<Fetched> LoadThroughNode(const FetchOptions& options, const FetchPlan& plan) {

@@ -219,8 +219,9 @@ NamedValues SummaryOf(const LoadRecord& record) {
     add("engine", absl::StrCat("can compute: ", CapabilityName(record.spec.capability),
                                record.spec.compute_us.empty() ? "; its cost is not known" : ""));
   }
-  if (record.spec.decode_us > 0) {
-    add("decode", absl::StrCat("expected to take ", Ms(record.spec.decode_us), " a chunk"));
+  if (!record.spec.decode_us.empty()) {
+    add("decode", absl::StrCat("expected to take ", Ms(record.spec.decode_us.front()), " to ",
+                               Ms(record.spec.decode_us.back()), " a chunk"));
   }
   add("link", LinkText(record));
   add("result", absl::StrCat(ResultText(record), MissedSlo(record) ? ": SLO missed" : ""));
@@ -281,6 +282,8 @@ std::string Advice(const LoadRecord& record) {
 }
 
 Json ToJson(const LoadRecord& record) {
+  Json decode_ms = Json::array();
+  for (const TimeUs us : record.spec.decode_us) decode_ms.push_back(static_cast<double>(us) * 1e-3);
   Json json = {{"load_id", record.load_id},
                {"program", record.program},
                {"server", record.server},
@@ -290,7 +293,7 @@ Json ToJson(const LoadRecord& record) {
                {"first_chunk", record.first_chunk},
                {"slo_ms", static_cast<double>(record.slo_us) * 1e-3},
                {"reserve_ms", static_cast<double>(record.spec.reserve_us) * 1e-3},
-               {"decode_ms", static_cast<double>(record.spec.decode_us) * 1e-3},
+               {"decode_ms", std::move(decode_ms)},
                {"recompute", CapabilityName(record.spec.capability)},
                {"bytes", record.bytes},
                {"ms", record.ms},

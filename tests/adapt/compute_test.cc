@@ -145,13 +145,13 @@ TEST(PlannerCompute, ASlowLinkIsDeclinedAtOnce) {
 
 TEST(PlannerCompute, SlowDecodingIsAReasonToComputeAsASlowLinkIs) {
   LoadSpec spec = Spec(10, RecomputeCapability::kSuffix, 10000);
-  spec.decode_us = 20000;
+  spec.decode_us = {20000};
   TimedLoad declined(spec, 1e6);
   declined.Until(2000);
   EXPECT_EQ(declined.count(GiveUpReason::kComputeFaster), 10u);
 
   spec = Spec(10, RecomputeCapability::kBidirectional, 50000);
-  spec.decode_us = 100000;  // the last is decoded after the SLO
+  spec.decode_us = {100000};  // the last is decoded after the SLO
   TimedLoad helped(spec, 1e6);
   helped.Until(1000);
   EXPECT_THAT(helped.computes_, testing::ElementsAre(0));

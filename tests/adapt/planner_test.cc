@@ -248,7 +248,7 @@ TEST(Planner, RefinementsWaitWhileDecodingIsBehind) {
 TEST(Planner, WhatWouldNotBeDecodedInTimeIsNotAskedFor) {
   for (const TimeUs decode_us : {100000, 600000}) {  // of 900000
     LoadSpec spec = Spec(2, RecomputeCapability::kNone);
-    spec.decode_us = decode_us;
+    spec.decode_us = {1000, decode_us};
     Load planner(std::move(spec));
     AnswerAll(planner, planner.Decide(Link(200 / 0.021), 0));  // the bases
     const size_t asks = planner.Decide(Link(), 1).asks.size();

@@ -32,6 +32,10 @@ sim::RateTrace StartingAt(const sim::RateTrace& trace, sim::TimeUs start_us) {
   return trace.From(trace.period_us() - start_us % trace.period_us());
 }
 
+sim::TimeUs BaseDecodeUs(const adapt::LoadSpec& spec) {
+  return spec.decode_us.empty() ? 0 : spec.decode_us[0];
+}
+
 bool Feasible(const adapt::LoadSpec& spec, const sim::RateTrace& link, const Options& options) {
   double base_bytes = 0;
   for (const adapt::ChunkLadder& chunk : spec.chunks) {
@@ -42,7 +46,7 @@ bool Feasible(const adapt::LoadSpec& spec, const sim::RateTrace& link, const Opt
   const sim::TimeUs last_us = end_us - spec.reserve_us;
   const auto chunks = static_cast<sim::TimeUs>(spec.chunks.size());
   return last_us > 2 * options.rtt_us && link.Amount(2 * options.rtt_us, last_us) >= base_bytes &&
-         2 * options.rtt_us + chunks * spec.decode_us <= last_us;
+         2 * options.rtt_us + chunks * BaseDecodeUs(spec) <= last_us;
 }
 
 absl::Status Run(const std::string& record_path, const std::string& trace_path, Options& options) {
@@ -54,7 +58,9 @@ absl::Status Run(const std::string& record_path, const std::string& trace_path, 
   sim::SimLoad load;
   load.spec = record.spec;
   load.unit_tokens = record.chunk_tokens;
-  load.decode_us.assign(record.spec.chunks.size(), record.spec.decode_us);
+  const std::vector<sim::TimeUs>& decode_us = record.spec.decode_us;
+  const sim::TimeUs usual_us = decode_us.empty() ? 0 : (decode_us.front() + decode_us.back()) / 2;
+  load.decode_us.assign(record.spec.chunks.size(), usual_us);
   load.work_us.assign(record.spec.chunks.size(), 0);
   sim::World world;
   world.link = StartingAt(traces[0], record.spec.start_us);

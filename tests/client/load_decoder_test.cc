@@ -67,7 +67,7 @@ class LoadDecoderTest : public testing::Test {
   }
 
   void Start(adapt::TimeUs end_us = kNoEndUs) {
-    decoder_.emplace(pool_, Context().profile, sink_, events_, 1, end_us);
+    decoder_.emplace(pool_, Context().SharedProfile(), sink_, events_, 1, end_us);
   }
   // Returns once everything that was submitted has been through the pool.
   void Release() {
@@ -105,10 +105,10 @@ TEST_F(LoadDecoderTest, WhatWaitsIsReplacedAndDecodedOnce) {
 
 TEST_F(LoadDecoderTest, TheSpeedIsLearnt) {
   Start();
-  EXPECT_EQ(pool_.DecodeUs(uint64_t{1} << 40), 0);
+  EXPECT_EQ(pool_.DecodeUs(2, uint64_t{1} << 40), 0);
   decoder_->Submit(Task(2));
   Release();
-  EXPECT_GT(pool_.DecodeUs(uint64_t{1} << 40), 0);
+  EXPECT_GT(pool_.DecodeUs(2, uint64_t{1} << 40), 0);
 }
 
 TEST_F(LoadDecoderTest, NothingIsWrittenAtTheEndOfTheLoad) {
@@ -130,12 +130,16 @@ TEST_F(LoadDecoderTest, ARevokedChunkIsNotDecoded) {
 
 TEST(DecodePool, TheSpeedIsThatOfAllThreadsSmoothed) {
   DecodePool pool(2);
-  pool.OnDecoded(1000, 100);
-  EXPECT_EQ(pool.DecodeUs(1000), 50);
-  pool.OnDecoded(1000, 300);
-  EXPECT_EQ(pool.DecodeUs(1000), 100);
-  pool.OnDecoded(0, 300);
-  EXPECT_EQ(pool.DecodeUs(1000), 100);
+  pool.OnDecoded(0, 1000, 100);
+  EXPECT_EQ(pool.DecodeUs(0, 1000), 50);
+  pool.OnDecoded(0, 1000, 300);
+  EXPECT_EQ(pool.DecodeUs(0, 1000), 100);
+  pool.OnDecoded(0, 0, 300);
+  EXPECT_EQ(pool.DecodeUs(0, 1000), 100);
+  EXPECT_EQ(pool.DecodeUs(1, 1000), 100);  // not known
+  pool.OnDecoded(2, 1000, 800);
+  EXPECT_EQ(pool.DecodeUs(0, 1000), 100);
+  EXPECT_EQ(pool.DecodeUs(1, 1000), 400);
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class LoaderShareTest : public testing::Test {
     loader_ = Loader::Create(store_, {});
   }
   LoadResult Load(const LoadOptions& options, PlaneSink& sink, LoadControl* control = nullptr) {
-    return loader_->Load(Context().profile, options, sink, nullptr, control);
+    return loader_->Load(Context().SharedProfile(), options, sink, nullptr, control);
   }
 
   std::shared_ptr<ScriptedStore> store_;

@@ -106,7 +106,7 @@ class LoaderTest : public testing::Test {
     };
     LoadOptions recorded = options;
     recorded.record = true;
-    LoadResult result = loader_->Load(Context().profile, recorded, sink_, on_outcome, control);
+    LoadResult result = loader_->Load(Context().SharedProfile(), recorded, sink_, on_outcome, control);
     ExpectReplays(*result.record);
     EXPECT_EQ(reported.size(), result.outcomes.size());
     for (const ChunkOutcome& outcome : result.outcomes) {
@@ -555,7 +555,7 @@ TEST_F(LoaderTest, LoadsRunSideBySide) {
     threads.emplace_back([&] {
       MemorySink sink;
       const LoadResult result =
-          loader_->Load(Context().profile, Context().Options(), sink, nullptr, nullptr);
+          loader_->Load(Context().SharedProfile(), Context().Options(), sink, nullptr, nullptr);
       for (const ChunkOutcome& outcome : result.outcomes) {
         loaded += outcome.reason == RecomputeReason::kNone && outcome.level == 2;
       }

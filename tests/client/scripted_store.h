@@ -27,6 +27,9 @@ struct TestContext {
   std::vector<std::string> containers;  // three lossy levels and lossless
 
   LoadOptions Options(absl::Duration slo = absl::Seconds(30)) const;
+  std::shared_ptr<const codec::Profile> SharedProfile() const {
+    return std::make_shared<const codec::Profile>(profile);
+  }
   // What a decode of the chunk's container gives: the group's planes, one after the other.
   std::string Decoded(uint32_t chunk, size_t group, codec::Level level) const;
   // Bytes of the header and the layers that a level needs.

@@ -105,7 +105,7 @@ LoadRecord ExampleLoadRecord() {
   spec.loss_stop = 0.001;
   spec.memory_bytes = 1 << 20;
   spec.weight = 2;
-  spec.decode_us = 1500;
+  spec.decode_us = {1500, 2500};
   spec.chunks = {{{1000, 500, 700}, {0.5, 0.25, 0.125}, 256}, {{900}, {0.5}, 256}, {}};
   spec.compute_us = {1000, 2000, 3000};
   const adapt::LinkView link = {1e6, 2e6, 1500, true, 7};
