@@ -23,7 +23,7 @@ def run(*command):
 @functools.lru_cache
 def why_not():
     """None if links can be made here, else the reason."""
-    for program in ("ip", "tc"):
+    for program in ("ip", "sysctl", "tc"):
         if shutil.which(program) is None:
             return f"no program `{program}`"
     try:
@@ -52,6 +52,9 @@ class ShapedLink:
             run("ip", "link", "set", self.near, "up")
             run("ip", "-n", self.namespace, "link", "set", self.far, "up")
             run("ip", "-n", self.namespace, "link", "set", "lo", "up")
+            # BBR, the default of some machines, would pace a load by what the link was in the one
+            # before. Reno is allowed everywhere.
+            run(*self.inside(), "sysctl", "-qw", "net.ipv4.tcp_congestion_control=reno")
             self.set_rate(1000)
         except BaseException:
             self.close()
