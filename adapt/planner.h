@@ -141,8 +141,8 @@ class LoadPlanner {
   bool cost_known() const;
   TimeUs ComputeUs(uint32_t chunk) const;  // now, one chunk
   double LoadUs(double bytes, double bytes_per_s, size_t num_chunks, int step) const;
-  TimeUs ComputeAfter() const;             // of what is left to the engine for after the load
-  TimeUs refine_until_us() const;          // later bytes would be late
+  TimeUs ComputeAfter() const;     // of what is left to the engine for after the load
+  TimeUs refine_until_us() const;  // later bytes would be late
   bool Covered() const;
   bool Computing() const;
   bool OverBackstop() const;

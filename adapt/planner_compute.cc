@@ -30,14 +30,14 @@ bool LoadPlanner::cost_known() const {
   return pace_.scale > 0 && !chunks_.empty() && spec_.compute_us.size() == chunks_.size();
 }
 
-// Until bytes of so many chunks have come and are decoded at a step. Both go on at the same time, so
-// the slower of the two counts.
+// Until bytes of so many chunks have come and are decoded at a step. Both go on at the same time,
+// so the slower of the two counts.
 double LoadPlanner::LoadUs(double bytes, double bytes_per_s, size_t num_chunks, int step) const {
   const double transfer_us = TransferUs(bytes, bytes_per_s);
   if (spec_.decode_us.empty()) return transfer_us;
   const size_t known = std::min<size_t>(step, spec_.decode_us.size() - 1);
-  return std::max(transfer_us, static_cast<double>(spec_.decode_us[known]) *
-                                   static_cast<double>(num_chunks));
+  return std::max(transfer_us,
+                  static_cast<double>(spec_.decode_us[known]) * static_cast<double>(num_chunks));
 }
 
 TimeUs LoadPlanner::ComputeUs(uint32_t chunk) const {
@@ -93,7 +93,8 @@ bool LoadPlanner::WantCompute() const {
   }
   const TimeUs left_us = std::max<TimeUs>(refine_until_us() - now_us_, 0);
   const double share = want_compute_ ? kComputeOff : kComputeOn;
-  return LoadUs(missing_bytes, link_.bytes_per_s, missing, step) > share * static_cast<double>(left_us);
+  return LoadUs(missing_bytes, link_.bytes_per_s, missing, step) >
+         share * static_cast<double>(left_us);
 }
 
 void LoadPlanner::DecideCompute() {

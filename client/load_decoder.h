@@ -2,8 +2,8 @@
 // chunk once at a time.
 //
 // Thread-safe. Nothing is written to a chunk once it was revoked, and nothing at all after Stop();
-// nor when it might not be through by the end of the load. What is being decoded then goes on in the
-// pool, for nothing, and is not waited for.
+// nor when it might not be through by the end of the load. What is being decoded then goes on in
+// the pool, for nothing, and is not waited for.
 #pragma once
 
 #include <cstddef>

@@ -157,8 +157,8 @@ void LoadSession::SubmitDecode(uint32_t chunk, size_t group) {
   if (ready <= std::max(progress.done, progress.decoding)) return;
   const bool waits = progress.decoding >= 0;
   if (progress.decoding == 0 && !MayPassOverBase(state.plan.steps[ready].level)) return;
-  DecodeTask task = {chunk, state.outcome.chunk_index, state.attempt, group, ready,
-                     state.assembly->Input(group, ready)};
+  DecodeTask task = {chunk, state.outcome.chunk_index,          state.attempt, group,
+                     ready, state.assembly->Input(group, ready)};
   if (!waits) {
     decoder_.Submit(std::move(task));
   } else if (!decoder_.Replace(std::move(task))) {

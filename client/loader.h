@@ -99,8 +99,8 @@ class Loader {
   // `on_outcome` is called once per chunk as soon as it is final, from the calling thread. Nothing
   // is written to a chunk after its outcome. `sink` is not used after the return.
   // `control` may be null.
-  virtual LoadResult Load(std::shared_ptr<const codec::Profile> profile,
-                          const LoadOptions& options, PlaneSink& sink,
+  virtual LoadResult Load(std::shared_ptr<const codec::Profile> profile, const LoadOptions& options,
+                          PlaneSink& sink,
                           const std::function<void(const ChunkOutcome&)>& on_outcome,
                           LoadControl* control) = 0;
 

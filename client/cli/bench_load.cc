@@ -53,8 +53,7 @@ void Add(const client::LoadResult& load, BenchResult& result) {
 
 }  // namespace
 
-BenchResult RunLoads(const std::shared_ptr<const codec::Profile>& profile,
-                     const BenchLoad& bench) {
+BenchResult RunLoads(const std::shared_ptr<const codec::Profile>& profile, const BenchLoad& bench) {
   const auto loader = client::Loader::Create(bench.store, {});
   BenchResult result;
   absl::Mutex mutex;  // guards result

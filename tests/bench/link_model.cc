@@ -46,8 +46,9 @@ bool Feasible(const adapt::LoadSpec& spec, const sim::RateTrace& link, const Opt
   const auto end_us = static_cast<sim::TimeUs>(static_cast<double>(spec.slo_us) / kSpare);
   // The lookup takes a round trip, and the first ask another.
   const sim::TimeUs last_us = end_us - spec.reserve_us;
-  const auto decode_us = static_cast<sim::TimeUs>(
-      kSlowDecode * static_cast<double>(spec.chunks.size()) * static_cast<double>(BaseDecodeUs(spec)));
+  const auto decode_us =
+      static_cast<sim::TimeUs>(kSlowDecode * static_cast<double>(spec.chunks.size()) *
+                               static_cast<double>(BaseDecodeUs(spec)));
   return last_us > 2 * options.rtt_us && link.Amount(2 * options.rtt_us, last_us) >= base_bytes &&
          2 * options.rtt_us + decode_us <= last_us;
 }

@@ -106,7 +106,8 @@ class LoaderTest : public testing::Test {
     };
     LoadOptions recorded = options;
     recorded.record = true;
-    LoadResult result = loader_->Load(Context().SharedProfile(), recorded, sink_, on_outcome, control);
+    LoadResult result =
+        loader_->Load(Context().SharedProfile(), recorded, sink_, on_outcome, control);
     ExpectReplays(*result.record);
     EXPECT_EQ(reported.size(), result.outcomes.size());
     for (const ChunkOutcome& outcome : result.outcomes) {
