@@ -190,10 +190,11 @@ void LoadPlanner::DecideCut() {
   const double left_us = static_cast<double>(refine_until_us() - now_us_);
   const double load_us = LoadUs(missing_bytes, link_.mean_bytes_per_s, missing, 0);
   if (load_us <= left_us) {
+    // By what other loads or a load's first moments measured nothing is cut: a cut is for good.
+    if (covered == 0 || !OverBackstop()) return;
     const size_t best = BestCut(order);
-    // Not before what is kept is there: the cut uses up the time that a slower link would need. Nor
-    // by what other loads or a load's first moments measured: a cut is for good.
-    if (best < order.size() && best <= covered && covered > 0 && OverBackstop()) {
+    // Not before what is kept is there: the cut uses up the time that a slower link would need.
+    if (best < order.size() && best <= covered) {
       Cut(order, best, "computing the rest leaves time for more quality");
     }
     return;
