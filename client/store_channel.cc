@@ -17,7 +17,9 @@ constexpr int kLastReconnectMs = 2000;
 constexpr int kConnectMs = 1000;  // patience with one attempt to connect
 // A host that vanished without a word is noticed after these two together.
 constexpr int kKeepaliveMs = 10'000;
-constexpr int kKeepaliveTimeoutMs = 3'000;
+// gRPC also closes a connection whose data are not acknowledged for so long: on a slow link with a
+// long queue that can be seconds.
+constexpr int kKeepaliveTimeoutMs = 20'000;
 // Bytes of a stream that may be on their way or unread. Fixed, and wider than any frame: a window
 // that follows the measured bandwidth grows without a limit of ours, and with one narrower than a
 // message, one call in sixty took 10 s longer to end (gRPC 1.51, large frames, a busy machine).

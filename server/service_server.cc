@@ -18,8 +18,8 @@ namespace {
 constexpr int kUnaryThreads = 64;  // besides those of streams
 // Calls of one connection at a time: one client that reads no answers cannot take all threads.
 constexpr int kCallsPerConnection = 100;
-constexpr int kKeepaliveMs = 20000;  // a peer that has vanished is noticed after about 30 s
-constexpr int kKeepaliveTimeoutMs = 10000;
+constexpr int kKeepaliveMs = 10000;  // a peer that has vanished is noticed after about 30 s
+constexpr int kKeepaliveTimeoutMs = 20000;  // more than the queue of a slow link holds
 constexpr int kMinPingIntervalMs = 1000;  // clients that ping more often are disconnected
 // Bytes of a stream that may be on their way or unread. Fixed, and wider than any frame: a window
 // that follows the measured bandwidth grows without a limit of ours, and with one narrower than a

@@ -129,6 +129,13 @@ class ShapedTest(harness.EndToEnd):
         self.check_in_time(result, slo_ms)
         harness.wait_until(lambda: self.load(20_000).code == OK, "loads work again")
 
+    def test_answers_behind_a_long_queue(self):
+        """A connection lasts, though what it sends is acknowledged late."""
+        self.load(20_000, code=OK)
+        self.shaped.fill_queue(seconds=6)
+        result = self.sluice(*self.arguments(20_000), "--level", 0, code=OK)
+        self.assertGreater(min(chunk.ms for chunk in result.chunks()), 3000, "there was no queue")
+
     def test_two_loads_compete(self):
         """Both get all their chunks, of different contexts, over a link that carries both bases."""
         slo_ms = 4000
