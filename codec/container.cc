@@ -27,6 +27,14 @@ absl::Status CheckError(const char* field, float error) {
   return absl::DataLossError(absl::StrCat(field, " is not a finite number of 0 or more"));
 }
 
+// "layer 1, group 4"; the lossless layer goes by its level, as it is the only one that is no part
+// of others.
+std::string SegmentName(const ChunkHeader& header, size_t layer, size_t group) {
+  const bool lossless = layer < header.layers.size() && header.layers[layer].level == kLossless;
+  return absl::StrCat(lossless ? "level lossless" : absl::StrCat("layer ", layer), ", group ",
+                      group);
+}
+
 // One row of the layer table.
 absl::Status ParseLayer(ByteReader& reader, size_t index, size_t num_groups, LayerEntry& layer) {
   RETURN_IF_ERROR(reader.Read("level", layer.level));
@@ -196,16 +204,16 @@ absl::Status VerifySegment(const ChunkHeader& header, size_t layer, size_t group
                            std::span<const std::byte> segment) {
   if (layer >= header.layers.size() || group >= header.layers[layer].segments.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the chunk has no segment of layer ", layer, ", group ", group));
+        absl::StrCat("the chunk has no segment of ", SegmentName(header, layer, group)));
   }
   const SegmentEntry& entry = header.layers[layer].segments[group];
   if (segment.size() != entry.bytes) {
-    return absl::DataLossError(absl::StrCat("segment of layer ", layer, ", group ", group, " has ",
-                                            segment.size(), " bytes, not ", entry.bytes));
+    return absl::DataLossError(absl::StrCat("segment of ", SegmentName(header, layer, group),
+                                            " has ", segment.size(), " bytes, not ", entry.bytes));
   }
   if (Checksum(segment) != entry.checksum) {
     return absl::DataLossError(
-        absl::StrCat("segment checksum of layer ", layer, ", group ", group, " does not match"));
+        absl::StrCat("segment checksum of ", SegmentName(header, layer, group), " does not match"));
   }
   return absl::OkStatus();
 }

@@ -1,8 +1,6 @@
 #include "client/cli/inspect_report.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/string_view.h"
 #include "client/cli/decode_context.h"
 #include "client/cli/profiles.h"
 #include "client/cli/units.h"
@@ -56,13 +54,6 @@ void AddNamespace(const codec::NamespaceDescriptor& descriptor, InspectReport& r
   json["chunk_tokens"] = descriptor.chunk_tokens;
 }
 
-// Calls the layer of the lossless level by its name.
-std::string NameLossless(const codec::ChunkHeader& header, absl::string_view fault) {
-  const int layer = header.LayerOfLevel(codec::kLossless);
-  if (layer < 0) return std::string(fault);
-  return absl::StrReplaceAll(fault, {{absl::StrCat("layer ", layer, ","), "level lossless,"}});
-}
-
 InspectedChunk InspectChunk(size_t index, std::string_view container) {
   InspectedChunk chunk;
   chunk.index = index;
@@ -85,7 +76,7 @@ InspectedChunk InspectChunk(size_t index, std::string_view container) {
     }
   }
   const auto verified = codec::VerifyContainer(codec::AsBytes(container));
-  if (!verified.ok()) chunk.fault = NameLossless(chunk.header, verified.status().message());
+  if (!verified.ok()) chunk.fault = std::string(verified.status().message());
   return chunk;
 }
 

@@ -316,7 +316,9 @@ class DecodeAndInspectTest(harness.CliTest):
         data = bytearray(self.encoded.read_bytes())
         data[-1] ^= 1
         self.encoded.write_bytes(data)
-        self.refused("inspect", self.encoded, code=DAMAGED, says=["level lossless, group"])
+        out = self.path("out.safetensors")
+        for command in (["inspect", self.encoded], ["decode", self.encoded, out]):
+            self.refused(*command, code=DAMAGED, says=["checksum of level lossless, group"])
 
     def test_another_version(self):
         data = bytearray(self.encoded.read_bytes())
