@@ -87,6 +87,17 @@ std::vector<ChunkStory> TellChunks(const LoadRecord& record) {
   return teller.Take();
 }
 
+uint64_t WastedBytes(const LoadRecord& record) {
+  const std::vector<ChunkStory> stories = TellChunks(record);
+  uint64_t used = 0;
+  for (size_t i = 0; i < stories.size(); ++i) {
+    if (!stories[i].final_loaded) continue;
+    const std::vector<uint64_t>& step_bytes = record.spec.chunks[i].step_bytes;
+    for (int step = 0; step <= stories[i].loaded_step; ++step) used += step_bytes[step];
+  }
+  return record.bytes - std::min(record.bytes, used);
+}
+
 std::vector<codec::Level> LevelsOfSteps(const LoadRecord& record,
                                         const std::vector<ChunkStory>& stories) {
   size_t num_steps = 0;

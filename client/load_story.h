@@ -33,6 +33,10 @@ struct ChunkStory {
 // One story per chunk of the spec.
 std::vector<ChunkStory> TellChunks(const LoadRecord& record);
 
+// Bytes that were received and are of no loaded chunk's level: refinements that were not finished,
+// bases that failed or came too late.
+uint64_t WastedBytes(const LoadRecord& record);
+
 // The level that each step reaches, as far as outcomes tell; else the step's number: only a load
 // that may not choose begins at another level than 0.
 std::vector<codec::Level> LevelsOfSteps(const LoadRecord& record,

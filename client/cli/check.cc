@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/parallel.h"
 #include "client/cli/progress.h"
+#include "client/cli/units.h"
 #include "codec/elements.h"
 #include "codec/encoder.h"
 #include "codec/status_macros.h"
@@ -108,6 +109,12 @@ absl::StatusOr<std::vector<CheckedChunk>> CheckChunks(
         for (size_t plane = 0; plane < planes.planes().size(); ++plane) {
           CheckPlane(profile.geometry().planes[plane], planes.planes()[plane], loaded.plane(plane),
                      loaded.num_tokens(), start, chunk_tokens, profile.sink_tokens(), chunk);
+        }
+        if (chunk.max_error > kDoubtfulError * chunk.encoded_error) {
+          chunk.doubt = absl::StrCat("is off by ", FormatNumber(chunk.max_error),
+                                     ", where encoding the original here gives ",
+                                     FormatNumber(chunk.encoded_error),
+                                     ": it may be another context's, or stored by another version");
         }
         return absl::OkStatus();
       },

@@ -1,4 +1,5 @@
-// Compares loaded chunks with the original: is every value within the error that its level admits?
+// Compares loaded chunks with the original: is every value within the error that its level admits,
+// and about as near as encoding the original comes?
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,16 @@ struct CheckedChunk {
   double encoded_error = 0;  // the same when the original is encoded here
   double bound = 0;          // 0: bit-exact
   std::string fault;         // what is wrong, with the plane's name; empty if nothing is
+  std::string doubt;         // why it may not be the original's, though within the bound; or empty
 };
 
 // InvalidArgument unless the original has the profile's geometry and so many tokens.
 absl::Status CheckShapes(const client::ContextInput& original, const codec::Profile& profile,
                          uint32_t num_tokens);
+
+// Of the error of encoding here: a chunk that is further off is hardly of the original. Bounds hold
+// for whatever is encoded, and can be so wide that another context's values are within them.
+inline constexpr double kDoubtfulError = 2;
 
 // Checks the loaded chunks among `outcomes`. The bound of a level is the encoder's: the original is
 // encoded here once more. Lossless levels, first tokens of a context that are kept exact, and

@@ -1,5 +1,6 @@
 // sluice fetch: loads a context within a time limit, as an engine does, into a cache file.
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -14,6 +15,7 @@
 #include "client/cli/record.h"
 #include "client/cli/table.h"
 #include "client/cli/units.h"
+#include "client/load_story.h"
 #include "codec/status_macros.h"
 
 namespace sluice::cli {
@@ -34,18 +36,23 @@ Chunks to recompute are left out of OUT and named in its metadata (sluice_missin
 code is then 4. With --node, --level is the highest level wanted, not the only one.
 Time is from the start of the load to the chunk's last write, decoding included; throughput is that
 of the whole load while the chunk was on its way. Bytes are the chunk's, also those that the daemon
-had from a load just before.)";
+had from a load just before, and those of finer levels that were not finished in time: "of no use".
+--check encodes the original once more: the exit code is 1 if a value is beyond the level's bound,
+or beyond twice the largest error of that, as of a chunk of another context.)";
 
 constexpr size_t kMaxOthers = 4;     // namespaces in a hint
 constexpr size_t kOtherDigits = 12;  // of their digests
+constexpr size_t kLongMessage = 60;  // too long to be told of every chunk
 
-std::string OutcomeText(const ChunkOutcome& outcome) {
+// `told`: the message of the chunk before, which is not told again if it is long.
+std::string OutcomeText(const ChunkOutcome& outcome, const std::string& told) {
   if (outcome.reason == RecomputeReason::kNone) return "loaded";
   std::string text =
       absl::StrCat("recompute: ", std::string(client::RecomputeReasonName(outcome.reason)));
   const std::string reason = absl::StrReplaceAll(text, {{"_", " "}, {"recompute: ", ""}});
   if (!outcome.message.empty() && outcome.message != reason) {
-    absl::StrAppend(&text, " (", outcome.message, ")");
+    const bool again = outcome.message == told && told.size() > kLongMessage;
+    absl::StrAppend(&text, " (", again ? "the same" : outcome.message, ")");
   }
   return text;
 }
@@ -53,13 +60,21 @@ std::string OutcomeText(const ChunkOutcome& outcome) {
 void PrintOutcomes(const client::LoadResult& result) {
   Table table(
       {{"chunk"}, {"level"}, {"bytes"}, {"time"}, {"throughput"}, {"outcome", Align::kLeft}});
+  std::string told;
   for (const ChunkOutcome& outcome : result.outcomes) {
     const bool loaded = outcome.reason == RecomputeReason::kNone;
     table.Add({absl::StrCat(outcome.chunk_index), loaded ? codec::LevelName(outcome.level) : "-",
                FormatBytes(static_cast<double>(outcome.bytes)), FormatMs(outcome.ms),
-               FormatRate(outcome.bytes_per_s), OutcomeText(outcome)});
+               FormatRate(outcome.bytes_per_s), OutcomeText(outcome, told)});
+    told = outcome.message;
   }
   table.Print();
+}
+
+// Known if the load was recorded whole: not of the daemon's.
+std::optional<uint64_t> WastedBytes(const client::LoadResult& result) {
+  if (result.record == nullptr || result.record->omitted_events > 0) return std::nullopt;
+  return client::WastedBytes(*result.record);
 }
 
 void PrintTotals(const client::LoadResult& result, size_t loaded) {
@@ -71,6 +86,9 @@ void PrintTotals(const client::LoadResult& result, size_t loaded) {
   if (result.bytes < bytes) {
     std::printf(", of which %s were received now: the daemon had the rest",
                 FormatBytes(static_cast<double>(result.bytes)).c_str());
+  }
+  if (const uint64_t wasted = WastedBytes(result).value_or(0); wasted > 0) {
+    std::printf(", of which %s were of no use", FormatBytes(static_cast<double>(wasted)).c_str());
   }
   std::printf("\n");
 }
@@ -136,7 +154,7 @@ absl::StatusOr<bool> Check(const client::ContextInput& original, const FetchOpti
                    CheckChunks(original, *plan.profile, plan.descriptor.chunk_tokens,
                                fetched.result.outcomes, fetched.planes));
   Json list = Json::array();
-  size_t good = 0;
+  size_t good = 0, doubtful = 0;
   double largest = 0, encoded = 0, bound = 0;
   std::string first_fault;
   for (const CheckedChunk& chunk : checked) {
@@ -147,14 +165,21 @@ absl::StatusOr<bool> Check(const client::ContextInput& original, const FetchOpti
     if (first_fault.empty() && !chunk.fault.empty()) {
       first_fault = absl::StrCat("chunk ", chunk.chunk_index, ", ", chunk.fault);
     }
+    if (!chunk.doubt.empty() && doubtful++ == 0) {
+      Note(absl::StrCat("chunk ", chunk.chunk_index, " ", chunk.doubt));
+    }
     list.push_back({{"chunk", chunk.chunk_index},
                     {"level", codec::LevelName(chunk.level)},
                     {"max_error", chunk.max_error},
                     {"encoded_error", chunk.encoded_error},
                     {"bound", chunk.bound},
-                    {"fault", chunk.fault}});
+                    {"fault", chunk.fault},
+                    {"doubt", chunk.doubt}});
   }
-  const bool ok = good == checked.size();
+  if (doubtful > 1) {
+    Note(absl::StrCat("the same holds for ", FormatCount(doubtful - 1, "other chunk")));
+  }
+  const bool ok = good == checked.size() && doubtful == 0;
   json["check"] = {{"ok", ok}, {"chunks", list}};
   if (!options.json && checked.empty()) {
     std::printf("check: nothing was loaded, so nothing was compared\n");
@@ -162,7 +187,7 @@ absl::StatusOr<bool> Check(const client::ContextInput& original, const FetchOpti
     std::printf("check: %zu of %zu loaded chunks within the bound; largest error %s", good,
                 checked.size(), FormatNumber(largest).c_str());
     std::printf(" (%s if encoded here), bound %s%s%s\n", FormatNumber(encoded).c_str(),
-                FormatNumber(bound).c_str(), ok ? "" : "; ", first_fault.c_str());
+                FormatNumber(bound).c_str(), first_fault.empty() ? "" : "; ", first_fault.c_str());
   }
   return ok;
 }
@@ -250,6 +275,7 @@ absl::StatusOr<ExitCode> Fetch(const FetchOptions& options) {
                {"bytes", fetched.result.bytes},
                {"ms", fetched.result.ms},
                {"chunks", OutcomesToJson(fetched.result)}};
+  if (const auto wasted = WastedBytes(fetched.result)) json["wasted_bytes"] = *wasted;
   if (!options.json) {
     PrintOutcomes(fetched.result);
     PrintTotals(fetched.result, static_cast<size_t>(loaded));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/load_advice.h"
 #include "client/cli/options.h"
 #include "client/cli/units.h"
 #include "client/load_story.h"
@@ -23,12 +24,6 @@ std::string Ms(TimeUs us) { return us < 0 ? "-" : FormatMs(static_cast<double>(u
 std::string Bytes(uint64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
 
 bool Loaded(const ChunkOutcome& outcome) { return outcome.reason == RecomputeReason::kNone; }
-
-// What should have been loaded and was not.
-bool Lacking(const ChunkOutcome& outcome) {
-  return outcome.reason == RecomputeReason::kLate ||
-         outcome.reason == RecomputeReason::kServerUnavailable;
-}
 
 std::string ReasonName(RecomputeReason reason) {
   return std::string(client::RecomputeReasonName(reason));
@@ -76,6 +71,9 @@ std::string OutcomeText(const LoadRecord& record, size_t chunk, const ChunkStory
     text = Loaded(outcome) ? absl::StrCat("level ", codec::LevelName(outcome.level))
                            : absl::StrCat("recompute, ", ReasonName(outcome.reason));
     if (!outcome.message.empty()) reason = outcome.message;
+    // There is nothing to refine: why that ended says nothing.
+    const size_t num_steps = record.spec.chunks[chunk].step_bytes.size();
+    if (story.final_loaded && static_cast<size_t>(story.loaded_step) + 1 == num_steps) reason = "";
   }
   return reason.empty() ? text : absl::StrCat(text, ": ", reason);
 }
@@ -84,71 +82,6 @@ std::string OutcomeText(const LoadRecord& record, size_t chunk, const ChunkStory
 std::string AsksText(const ChunkStory& story) {
   if (story.num_asks == 0) return "-";
   return absl::StrCat(story.num_asks - story.num_refinements, "+", story.num_refinements);
-}
-
-// Time of the first ask and of the last byte, and what came between.
-struct Transfer {
-  TimeUs begin_us = -1, end_us = -1;
-  uint64_t bytes = 0;
-  double rate() const {
-    return end_us > begin_us && begin_us >= 0
-               ? static_cast<double>(bytes) * 1e6 / static_cast<double>(end_us - begin_us)
-               : 0;
-  }
-};
-
-Transfer TransferOf(const std::vector<ChunkStory>& stories) {
-  Transfer transfer;
-  for (const ChunkStory& story : stories) {
-    transfer.bytes += story.bytes;
-    transfer.end_us = std::max(transfer.end_us, story.last_byte_us);
-    if (story.asked_us < 0) continue;
-    transfer.begin_us =
-        transfer.begin_us < 0 ? story.asked_us : std::min(transfer.begin_us, story.asked_us);
-  }
-  return transfer;
-}
-
-TimeUs LinkLostAt(const LoadRecord& record) {
-  for (const client::RecordedEvent& recorded : record.events) {
-    const auto* lost = std::get_if<adapt::LinkLost>(&recorded.event);
-    if (lost != nullptr && !lost->reconnecting) return recorded.at_us - record.spec.start_us;
-  }
-  return -1;
-}
-
-// The bases alone, of what the engine did not compute, were too much for the link.
-std::string SlowLinkAdvice(const LoadRecord& record, const std::vector<ChunkStory>& stories) {
-  const Transfer transfer = TransferOf(stories);
-  uint64_t base_bytes = 0, computed = 0;
-  for (size_t i = 0; i < stories.size(); ++i) {
-    const auto& step_bytes = record.spec.chunks[i].step_bytes;
-    computed += stories[i].computed_us >= 0;
-    if (stories[i].computed_us < 0 && !step_bytes.empty()) base_bytes += step_bytes[0];
-  }
-  const TimeUs left_us =
-      record.slo_us - record.spec.reserve_us - std::max<TimeUs>(transfer.begin_us, 0);
-  std::string text =
-      absl::StrCat("The smallest level of ",
-                   computed == 0 ? "all chunks"
-                                 : absl::StrCat("the ", stories.size() - computed,
-                                                " chunks that the engine had not computed"),
-                   " is ", Bytes(base_bytes));
-  if (transfer.rate() > 0) {
-    const double need_us = static_cast<double>(base_bytes) / transfer.rate() * 1e6;
-    absl::StrAppend(&text, ", which takes ", FormatMs(need_us * 1e-3), " at the ",
-                    FormatRate(transfer.rate()), " that came");
-  }
-  absl::StrAppend(&text, "; the SLO left ", Ms(std::max<TimeUs>(left_us, 0)), " for it. ");
-  if (left_us > 0) {
-    const double rate = static_cast<double>(base_bytes) / static_cast<double>(left_us) * 1e6;
-    absl::StrAppend(&text, "A link of ", FormatRate(rate), ", a longer SLO");
-  } else {
-    absl::StrAppend(&text, "A longer SLO");
-  }
-  const bool computes = record.spec.capability != adapt::RecomputeCapability::kNone;
-  return absl::StrCat(text, computes ? "" : ", an engine that computes meanwhile",
-                      " or a profile with a smaller level 0 would have kept it.");
 }
 
 Json StoryToJson(const ChunkStory& story, const std::vector<codec::Level>& levels) {
@@ -169,11 +102,6 @@ Json StoryToJson(const ChunkStory& story, const std::vector<codec::Level>& level
 }
 
 }  // namespace
-
-bool MissedSlo(const LoadRecord& record) {
-  return record.ms * 1e3 > static_cast<double>(record.slo_us) ||
-         std::ranges::any_of(record.outcomes, Lacking);
-}
 
 std::string ResultText(const LoadRecord& record) {
   std::map<std::string, size_t> levels, reasons;
@@ -213,8 +141,12 @@ NamedValues SummaryOf(const LoadRecord& record) {
   add("context",
       absl::StrCat(FormatCount(record.outcomes.size(), "chunk"), " of ",
                    FormatCount(record.chunk_tokens, "token"), ", from chunk ", record.first_chunk));
-  add("SLO", absl::StrCat(Ms(record.slo_us), ", of which ", Ms(record.spec.reserve_us),
-                          " are kept for the last decode and the first token"));
+  // Requests give whole milliseconds.
+  const bool is_rest = record.slo_us % 1000 != 0;
+  add("SLO",
+      absl::StrCat(Ms(record.slo_us), is_rest ? " left of the request's when the load began" : "",
+                   ", of which ", Ms(record.spec.reserve_us),
+                   " are kept for the last decode and the first token"));
   if (record.planned()) {
     add("engine", absl::StrCat("can compute: ", CapabilityName(record.spec.capability),
                                record.spec.compute_us.empty() ? "; its cost is not known" : ""));
@@ -252,34 +184,7 @@ Table ChunkTable(const LoadRecord& record) {
   return table;
 }
 
-std::string Advice(const LoadRecord& record) {
-  if (!MissedSlo(record)) return "";
-  if (!record.planned()) {
-    const std::string why = record.outcomes.empty() ? "" : record.outcomes.front().message;
-    return absl::StrCat("The load ended before anything was asked for: ", why, ".");
-  }
-  if (const TimeUs lost_us = LinkLostAt(record); lost_us >= 0) {
-    return absl::StrCat("The link was lost ", Ms(lost_us), " after the start.");
-  }
-  const std::vector<ChunkStory> stories = client::TellChunks(record);
-  size_t absent = 0, undecoded = 0;
-  for (size_t i = 0; i < stories.size() && i < record.outcomes.size(); ++i) {
-    if (!Lacking(record.outcomes[i])) continue;
-    (stories[i].base_here_us >= 0 ? undecoded : absent) += 1;
-  }
-  const bool computed =
-      std::ranges::any_of(stories, [](const ChunkStory& story) { return story.computing_us >= 0; });
-  if (absent == 0 && undecoded > 0) {
-    return absl::StrCat(
-        FormatCount(undecoded, "chunk"),
-        " had arrived and were not decoded in time: more processors would have helped, or, in the "
-        "daemon's configuration, more load.decode_threads or a larger load.reserve_ms.");
-  }
-  if (absent == 0 && computed) {
-    return "The engine took longer to compute its chunks than it had told.";
-  }
-  return SlowLinkAdvice(record, stories);
-}
+std::string Advice(const LoadRecord& record) { return MissedSlo(record) ? WhyLate(record) : ""; }
 
 Json ToJson(const LoadRecord& record) {
   Json decode_ms = Json::array();

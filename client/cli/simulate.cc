@@ -1,5 +1,6 @@
 // sluice simulate: one load over a link that is given as a trace, without a server.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <random>
 
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "client/cli/commands.h"
+#include "client/cli/load_advice.h"
 #include "client/cli/load_report.h"
 #include "client/cli/load_timeline.h"
 #include "client/cli/options.h"
@@ -131,6 +133,7 @@ absl::StatusOr<sim::LoadModel> MakeModel(const Options& options) {
 struct Simulated {
   client::LoadRecord record;
   sim::LoadOutcome outcome;
+  adapt::TimeUs rest_us = 0;  // for which the engine computed after the load
 };
 
 Simulated Simulate(const Options& options, const sim::LoadModel& model, const sim::World& world) {
@@ -150,6 +153,8 @@ Simulated Simulate(const Options& options, const sim::LoadModel& model, const si
   Simulated result;
   result.outcome = sim::Simulate(world, {load}, driver, memory, watcher)[0];
   result.record = std::move(driver.TakeRecords()[0]);
+  result.rest_us = result.outcome.ttft_us - world.first_token_us -
+                   static_cast<adapt::TimeUs>(std::llround(result.record.ms * 1e3));
   result.record.load_id = "simulation";
   result.record.program = kProgram;
   result.record.server = absl::StrCat("none: ", options.trace);
@@ -158,9 +163,17 @@ Simulated Simulate(const Options& options, const sim::LoadModel& model, const si
 
 // As Advice, for a load whose end the engine's first token has still to follow.
 std::string AdviceFor(const Simulated& simulated, bool kept) {
-  if (kept) return "";
-  const std::string advice = Advice(simulated.record);
-  return advice.empty() ? "What was left to the engine took it too long." : advice;
+  return kept ? "" : WhyLate(simulated.record);
+}
+
+// Beside the load, and what was missing at its end.
+std::string EngineText(const Simulated& simulated) {
+  const auto ms = [](adapt::TimeUs us) { return FormatMs(static_cast<double>(us) * 1e-3); };
+  const adapt::TimeUs all_us = simulated.outcome.gpu_us, rest_us = simulated.rest_us;
+  const std::string text = absl::StrCat("computed for ", ms(all_us));
+  if (rest_us <= 0) return text;
+  return absl::StrCat(text, ", ", rest_us < all_us ? ms(rest_us) : "all", " of it after the load, ",
+                      "what was missing then");
 }
 
 void PrintText(const Simulated& simulated, const Timeline& timeline, const sim::RateTrace& link,
@@ -185,8 +198,7 @@ void PrintText(const Simulated& simulated, const Timeline& timeline, const sim::
       {"received",
        absl::StrCat(FormatBytes(static_cast<double>(outcome.received_bytes)), ", of which ",
                     FormatBytes(static_cast<double>(outcome.wasted_bytes)), " were of no use")},
-      {"engine",
-       absl::StrCat("computed for ", FormatMs(static_cast<double>(outcome.gpu_us) * 1e-3))},
+      {"engine", EngineText(simulated)},
       {"first token",
        absl::StrCat("after ", FormatMs(ttft_ms), ": SLO ", kept ? "kept" : "missed")},
   });
