@@ -30,6 +30,11 @@ std::string EngineWish(const LoadRecord& record) {
   return computes ? "" : ", an engine that computes meanwhile";
 }
 
+// What decoding one base was expected to take; 0: not known.
+TimeUs BaseDecodeUs(const LoadRecord& record) {
+  return record.spec.decode_us.empty() ? 0 : record.spec.decode_us.front();
+}
+
 // When the last base must be here; what is decoded last is decoded in the reserve.
 TimeUs TargetUs(const LoadRecord& record) { return record.slo_us - record.spec.reserve_us; }
 
@@ -148,12 +153,12 @@ std::string SlowLinkText(const LoadRecord& record, const std::vector<ChunkStory>
   const std::string what = WhatCameText(record, transfer);
   // The last chunk is decoded in the reserve, the others while bytes come.
   const TimeUs decode_us =
-      record.spec.decode_us * static_cast<TimeUs>(std::max<size_t>(transfer.num_chunks, 1) - 1);
+      BaseDecodeUs(record) * static_cast<TimeUs>(std::max<size_t>(transfer.num_chunks, 1) - 1);
   const TimeUs left_us = TargetUs(record) - std::max<TimeUs>(transfer.asked_us, 0);
   if (decode_us == 0 || decode_us < left_us) {
     return absl::StrCat(what, WishText(record, transfer, decode_us));
   }
-  return absl::StrCat(what, "Decoding alone takes ", Ms(decode_us + record.spec.decode_us),
+  return absl::StrCat(what, "Decoding alone takes ", Ms(decode_us + BaseDecodeUs(record)),
                       ", so no link would have kept it: a longer SLO", EngineWish(record),
                       " or more processors would.");
 }
@@ -184,7 +189,7 @@ struct LateChunks {
 
 LateChunks CountLate(const LoadRecord& record, const std::vector<ChunkStory>& stories) {
   const TimeUs target_us = TargetUs(record);
-  const TimeUs until_us = MissedSlo(record) ? record.slo_us : target_us + record.spec.decode_us;
+  const TimeUs until_us = MissedSlo(record) ? record.slo_us : target_us + BaseDecodeUs(record);
   LateChunks late;
   for (size_t i = 0; i < stories.size() && i < record.outcomes.size(); ++i) {
     const ChunkStory& story = stories[i];
