@@ -121,7 +121,7 @@ void AddContainers(std::vector<GoldenCase>& cases) {
   add("segment_bytes_large", Changed<uint32_t>(good, 140, kMaxSegmentBytes + 1), "segment bytes");
   add("segment_checksum", Changed<uint64_t>(good, 144, 0), "segment checksum of layer 0, group 0");
   add("segment_damaged", Damaged(good, good.size() - 1, '!'),
-      "segment checksum of layer 1, group 1");
+      "segment checksum of level lossless, group 1");
   add("body_truncated", good.substr(0, good.size() - 1), "container has");
   add("body_too_long", good + '\0', "container has");
 }

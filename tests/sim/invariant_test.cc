@@ -375,12 +375,17 @@ std::vector<TimeUs> CoveredUs(const World& world, const std::vector<SimLoad>& lo
   return covered_us;
 }
 
-// When what was asked for just before is through as well: a window's bytes, or those that are asked
-// for while the link is unknown.
+// When what was asked for just before is through as well: a window at the highest rate seen until
+// then, though the link may carry less by now, or what is asked for while the link is unknown.
 TimeUs BehindAWindow(const World& world, TimeUs alone_us) {
-  const double probe_bytes = adapt::LinkScheduler::kProbeWindowBytes;
-  const TimeUs probed_us = world.link.TimeOf(probe_bytes, alone_us);
-  return std::max(probed_us, alone_us + kWindowUs) + world.rtt_us;
+  double peak_rate = 0;
+  for (TimeUs at_us = 0; at_us <= alone_us; at_us += world.link.step_us()) {
+    peak_rate = std::max(peak_rate, world.link.RateAt(at_us));
+  }
+  const double window_bytes = peak_rate * static_cast<double>(kWindowUs + world.rtt_us) * 1e-6;
+  const double ahead_bytes =
+      std::max<double>(adapt::LinkScheduler::kProbeWindowBytes, window_bytes);
+  return world.link.TimeOf(ahead_bytes, alone_us) + world.rtt_us;
 }
 
 TEST(SimInvariant, ALaterDeadlineDelaysNoEarlierOne) {
