@@ -75,8 +75,8 @@ class ShapedLink:
         """Sets a rate at which the queue takes so long, and fills it, as others on the link do."""
         self.set_rate(QUEUE_BYTES * 8e-6 / seconds)
         count = (BURST_BYTES + QUEUE_BYTES) // 1000
-        run(*self.inside(), "bash", "-c", f"text=$(printf %01000d 0); for ((i = 0; i < {count}; ++i)); "
-            f"do printf $text >/dev/udp/{self.near_host}/9; done")
+        run(*self.inside(), "bash", "-c", f"text=$(printf %01000d 0); for ((i = 0; i < {count}; "
+            f"++i)); do printf $text >/dev/udp/{self.near_host}/9; done")
 
     @contextlib.contextmanager
     def playing(self, rates):
