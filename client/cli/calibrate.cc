@@ -15,6 +15,7 @@
 #include "client/cli/units.h"
 #include "client/file_io.h"
 #include "codec/bytes.h"
+#include "codec/calibrate/group_size.h"
 #include "codec/calibrate/plane_steps.h"
 #include "codec/calibrate/query_weight.h"
 #include "codec/digest.h"
@@ -139,6 +140,10 @@ absl::StatusOr<ExitCode> Calibrate(const Options& options) {
   ASSIGN_OR_RETURN(const CalibrateInput input, ReadContexts(options.source));
   codec::CalibrateOptions calibrate = options.calibrate;
   const codec::Geometry& geometry = input.contexts.geometry;
+  if (const uint32_t layers = codec::CountModelLayers(geometry); calibrate.group_layers > layers) {
+    return absl::InvalidArgumentError(absl::StrCat("--group-layers: it is ", calibrate.group_layers,
+                                                   "; the model has ", layers, " layers"));
+  }
   if (!options.sensitivity.empty()) {
     ASSIGN_OR_RETURN(calibrate.sensitivities, ReadSensitivities(options.sensitivity, geometry));
     RETURN_IF_ERROR(
@@ -186,7 +191,8 @@ void AddCalibrate(CLI::App& app, Run& run) {
   sub->add_option("--queries", options->queries,
                   "Second moments of the queries (default: guessed)");
   sub->add_option("--group-layers", calibrate.group_layers,
-                  "Model layers of a group (default: the most that limits admit and pay)");
+                  "Model layers of a group (default: the most that limits admit and pay)")
+      ->check(WholeWithin(1, codec::Geometry::kMaxPlanes));
   sub->add_option("--max-profile-bytes", calibrate.max_profile_bytes, "Limit of the profile's size")
       ->capture_default_str();
   sub->add_option("--max-macs-per-element", calibrate.max_macs_per_element,

@@ -47,6 +47,13 @@ std::string Difference(const Geometry& a, const Geometry& b) {
   return a == b ? "" : "the rotary embedding (rope_...) differs";
 }
 
+// The same values in the same planes: a copy of a context, or the same one by another name.
+bool SameValues(const codec::TrainingContext& a, const codec::TrainingContext& b) {
+  return a.num_tokens == b.num_tokens && std::ranges::equal(a.planes, b.planes, [](auto x, auto y) {
+    return std::ranges::equal(x, y);
+  });
+}
+
 // The planes must stay where they are.
 absl::Status Append(const std::string& name, const Geometry& geometry, uint32_t num_tokens,
                     std::vector<std::span<const std::byte>> planes, codec::Contexts& contexts) {
@@ -61,6 +68,26 @@ absl::Status Append(const std::string& name, const Geometry& geometry, uint32_t 
   }
   contexts.contexts.push_back(
       {.name = name, .num_tokens = num_tokens, .first_token = 0, .planes = std::move(planes)});
+  const codec::TrainingContext& added = contexts.contexts.back();
+  for (size_t i = 0; i + 1 < contexts.contexts.size(); ++i) {
+    if (!SameValues(contexts.contexts[i], added)) continue;
+    return WithHint(absl::InvalidArgumentError(absl::StrCat(name, ": holds the same context as ",
+                                                            contexts.contexts[i].name)),
+                    "give each context once, or a profile is judged by what it has learnt");
+  }
+  return absl::OkStatus();
+}
+
+// Caches name their model, or not.
+absl::Status CheckModel(const client::ContextInput& file, const std::string& path,
+                        const CalibrateInput& input) {
+  for (size_t i = 0; i < input.files.size(); ++i) {
+    const std::string& model = input.files[i].model;
+    if (model.empty() || file.model.empty() || model == file.model) continue;
+    return WithHint(absl::InvalidArgumentError(absl::StrCat(path, ": is of model ", file.model,
+                                                            ", and others are of ", model)),
+                    "a profile is of one model");
+  }
   return absl::OkStatus();
 }
 
@@ -91,6 +118,7 @@ absl::StatusOr<CalibrateInput> ReadContexts(const CalibrateSource& source) {
       input.stored.push_back(std::move(stored));
     } else {
       ASSIGN_OR_RETURN(client::ContextInput file, client::ReadContext(path));
+      RETURN_IF_ERROR(CheckModel(file, path, input));
       RETURN_IF_ERROR(Append(path, file.geometry, file.num_tokens, file.planes, input.contexts));
       input.files.push_back(std::move(file));
     }
@@ -105,6 +133,9 @@ absl::StatusOr<std::vector<double>> ReadSensitivities(const std::string& path,
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
   };
   const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) {
+    return refuse("is not JSON, or has a number that JSON cannot hold (NaN, Infinity, 1e400)");
+  }
   if (!json.is_object() || !json.contains("kl_per_variance")) {
     return refuse("no JSON object with kl_per_variance");
   }

@@ -226,6 +226,9 @@ absl::StatusOr<ExitCode> RunSimulate(const Options& options) {
   for (const std::string& out : {options.svg, options.record}) {
     if (!out.empty()) RETURN_IF_ERROR(CheckOutput(out, {options.trace, options.profile}));
   }
+  if (!options.svg.empty() && options.svg == options.record) {
+    return absl::InvalidArgumentError("--svg and --record name the same file");
+  }
   ASSIGN_OR_RETURN(const sim::LoadModel model, MakeModel(options));
   sim::World world;
   ASSIGN_OR_RETURN(world.link, ChooseLink(options));

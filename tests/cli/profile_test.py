@@ -157,6 +157,15 @@ class CalibratedProfileTest(harness.ServerTest):
         self.fetch(*fetch)
         self.fetch(*fetch, "--profile", self.id[:9])
 
+    def test_check_against_another_context(self):
+        """Values of the same distribution are within a calibrated level's bound, and not near."""
+        self.put(self.cache_path, "--profile", self.profile)
+        other = self.context("other.safetensors")
+        result = self.fetch("--like", self.cache_path, "--check", other, "--json",
+                            code=harness.FAILURE)
+        chunks = result.json()["check"]["chunks"]
+        self.assertTrue(any("another context" in chunk["doubt"] for chunk in chunks), str(result))
+
     def test_files(self):
         encoded = self.path("c.sluice")
         report = self.sluice("encode", "--json", *CHUNK, "--profile", self.profile,
@@ -258,6 +267,29 @@ class CalibrateFilesTest(harness.CliTest):
                             (-1, "no number >= 0")):
             file.write_text(json.dumps({"kl_per_variance": [[value, value]] * 2}))
             self.refused_calibrate("--sensitivity", file, says=["s.json: ", says])
+
+    def test_sensitivities_that_are_not_json(self):
+        file = self.path("s.json")
+        for number in ("NaN", "1e400"):
+            file.write_text('{"kl_per_variance": [[%s, 1], [1, 1]]}' % number)
+            self.refused_calibrate("--sensitivity", file, says=["s.json: ", "is not JSON, or"])
+
+    def test_same_context_twice(self):
+        copy = self.path("copy.safetensors")
+        copy.write_bytes(self.caches[1].read_bytes())
+        for again in (self.caches[1], copy):
+            self.refused_calibrate(again, says=["holds the same context as ", "each context once"])
+
+    def test_another_model(self):
+        def rename(cache):
+            cache.metadata["model"] = "another"
+
+        other = self.cache("other.safetensors", change=rename, tokens=256, heads=1)
+        self.refused_calibrate(other, says=["is of model test-model", "others are of another"])
+
+    def test_group_layers(self):
+        self.refused_calibrate("--group-layers", 0, says=["--group-layers"])
+        self.refused_calibrate("--group-layers", 3, says=["it is 3; the model has 2 layers"])
 
     def test_queries(self):
         def write(change):

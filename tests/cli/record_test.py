@@ -78,6 +78,8 @@ class SimulateTest(harness.CliTest):
                                 (["--trace", bad, "--recompute", "all"], "is not none, suffix"),
                                 (["--trace", "constant:1", "--chunk-tokens", 7], "chunk-tokens"),
                                 (["--trace", bad, "--svg", bad], "would replace the input"),
+                                (["--trace", "constant:1", "--svg", "x", "--record", "x"],
+                                 "name the same file"),
                                 (["--trace", "/dev/zero"], "is a device"),
                                 (["--trace", large], "has over 67108864 bytes"),
                                 (["--trace", bad, "--seed", "-1"], "--seed"),
@@ -89,7 +91,10 @@ class SimulateTest(harness.CliTest):
 
     def test_profile(self):
         """Sizes are those of the profile: here of few elements, built in."""
-        caches = [self.cache(f"{i}.safetensors", tokens=64) for i in range(3)]
+        caches = []
+        for i in range(3):
+            self.seed += 1
+            caches.append(self.cache(f"{i}.safetensors", tokens=64))
         profile = self.path("m.profile")
         self.sluice("calibrate", *CHUNK, "--out", profile, *caches)
         with_profile = self.simulate("--trace", "constant:1000", "--slo", 500, "--profile", profile,
