@@ -99,6 +99,7 @@ void LoadPlanner::On(const ChunksComputed& event) {
   if (!computes_beside() && spec_.capability != RecomputeCapability::kAny) return;
   const uint32_t count = std::min<uint32_t>(event.num_chunks, chunks_.size());
   for (uint32_t i = 0; i < count; ++i) {
+    if (left_to_engine(i)) left_compute_us_ -= ToldComputeUs(i);
     chunks_[i].computed = true;
     if (!chunks_[i].final()) GiveUpChunk(i, GiveUpReason::kComputed, "computed");
   }
@@ -197,7 +198,9 @@ void LoadPlanner::DropRefinements(std::string_view reason) {
 
 void LoadPlanner::GiveUpChunk(uint32_t chunk, GiveUpReason why, std::string_view reason) {
   DropFlights(chunk, 0, reason);
+  const bool left = left_to_engine(chunk);
   chunks_[chunk].state = State::kGivenUp;
+  if (!left && left_to_engine(chunk)) left_compute_us_ += ToldComputeUs(chunk);
   next_.give_ups.push_back({chunk, why, reason});
 }
 

@@ -139,7 +139,11 @@ class LoadPlanner {
   bool computes_beside() const;  // while the load runs
   bool computes_after() const;
   bool cost_known() const;
-  TimeUs ComputeUs(uint32_t chunk) const;  // now, one chunk
+  bool left_to_engine(uint32_t chunk) const {  // for after the load
+    return chunks_[chunk].state == State::kGivenUp && !chunks_[chunk].computed;
+  }
+  double ToldComputeUs(uint32_t chunk) const;  // by the spec; 0: it tells nothing
+  TimeUs ComputeUs(uint32_t chunk) const;      // now, one chunk
   double LoadUs(double bytes, double bytes_per_s, size_t num_chunks, int step) const;
   TimeUs ComputeAfter() const;     // of what is left to the engine for after the load
   TimeUs refine_until_us() const;  // later bytes would be late
@@ -168,6 +172,7 @@ class LoadPlanner {
   bool want_compute_ = false;
   uint32_t next_compute_ = 0;       // chunks before it are computed
   TimeUs computing_since_us_ = -1;  // next_compute_ is being computed
+  double left_compute_us_ = 0;      // sum of ToldComputeUs over what is left to the engine
   bool finished_ = false;
   Actions next_;  // what the event at hand asks for
 };

@@ -8,6 +8,7 @@ namespace sluice::adapt {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kMaxComputeUs = 1e15;  // sums of times stay far from overflow
 
 // Microseconds in which `bytes` come.
 double TransferUs(double bytes, double bytes_per_s) {
@@ -40,20 +41,20 @@ double LoadPlanner::LoadUs(double bytes, double bytes_per_s, size_t num_chunks, 
                   static_cast<double>(spec_.decode_us[known]) * static_cast<double>(num_chunks));
 }
 
+double LoadPlanner::ToldComputeUs(uint32_t chunk) const {
+  return chunk < spec_.compute_us.size() ? static_cast<double>(spec_.compute_us[chunk]) : 0;
+}
+
 TimeUs LoadPlanner::ComputeUs(uint32_t chunk) const {
   if (!cost_known()) return 0;
-  const double us = static_cast<double>(spec_.compute_us[chunk]) * pace_.scale;
-  return static_cast<TimeUs>(std::min(us, 1e15));
+  const double us = ToldComputeUs(chunk) * pace_.scale;
+  return static_cast<TimeUs>(std::min(us, kMaxComputeUs));
 }
 
 // What is given up and not computed by the end of the load delays the first token.
 TimeUs LoadPlanner::ComputeAfter() const {
   if (spec_.capability == RecomputeCapability::kNone || !cost_known()) return 0;
-  TimeUs us = 0;
-  for (uint32_t i = 0; i < chunks_.size(); ++i) {
-    if (chunks_[i].state == State::kGivenUp && !chunks_[i].computed) us += ComputeUs(i);
-  }
-  return static_cast<TimeUs>(static_cast<double>(us) * pace_.high_scale / pace_.scale);
+  return static_cast<TimeUs>(std::min(left_compute_us_ * pace_.high_scale, kMaxComputeUs));
 }
 
 TimeUs LoadPlanner::refine_until_us() const { return last_ask_us_ - ComputeAfter(); }
@@ -220,9 +221,7 @@ size_t LoadPlanner::BestCut(const std::vector<uint32_t>& order) const {
   double loss[kMaxSteps] = {};     // summed over tokens, once they have
   double computed_loss = 0;        // of the chunks behind the cut
   double after_us = 0;
-  const auto high_us = [&](uint32_t chunk) {
-    return static_cast<double>(spec_.compute_us[chunk]) * pace_.high_scale;
-  };
+  const auto high_us = [&](uint32_t chunk) { return ToldComputeUs(chunk) * pace_.high_scale; };
   const auto good_loss = [&](const Chunk& chunk) {
     return std::max(chunk.ladder.step_loss[chunk.good], spec_.loss_stop) * chunk.ladder.num_tokens;
   };
