@@ -25,11 +25,6 @@ std::string Ms(TimeUs us) { return FormatMs(static_cast<double>(us) * 1e-3); }
 constexpr TimeUs kShortTripUs = 2000;
 constexpr double kShortTripShare = 0.01;  // of the time that is left
 
-std::string EngineWish(const LoadRecord& record) {
-  const bool computes = record.spec.capability != adapt::RecomputeCapability::kNone;
-  return computes ? "" : ", an engine that computes meanwhile";
-}
-
 // What decoding one base was expected to take; 0: not known.
 TimeUs BaseDecodeUs(const LoadRecord& record) {
   return record.spec.decode_us.empty() ? 0 : record.spec.decode_us.front();
@@ -118,15 +113,17 @@ NeededLink LinkNeeded(const LoadRecord& record, const BaseTransfer& transfer, Ti
 // "A link of 20 MB/s, a longer SLO or ... would have kept it."
 std::string WishText(const LoadRecord& record, const BaseTransfer& transfer, TimeUs decode_us) {
   const NeededLink link = LinkNeeded(record, transfer, decode_us);
+  const bool computes = record.spec.capability != adapt::RecomputeCapability::kNone;
   std::string text = "A faster link";
   if (link.bytes_per_us > 0) {
     text = absl::StrCat("A link of ", link.sure ? "" : "well over ",
                         FormatRate(link.bytes_per_us * 1e6),
                         transfer.num_computed > 0 ? " (for all chunks)" : "");
   }
-  return absl::StrCat(text, transfer.stalled ? " without stalls" : "", ", a longer SLO",
-                      EngineWish(record), " or a profile with a smaller level 0 ",
-                      link.sure ? "would" : "might", " have kept it.");
+  return absl::StrCat(text, transfer.stalled ? " without stalls" : "",
+                      ", a longer SLO or a profile with a smaller level 0 ",
+                      link.sure ? "would" : "might", " have kept it",
+                      computes ? "" : "; an engine that computes meanwhile might", ".");
 }
 
 std::string WhatCameText(const LoadRecord& record, const BaseTransfer& transfer) {
@@ -149,6 +146,11 @@ std::string WhatCameText(const LoadRecord& record, const BaseTransfer& transfer)
 
 // The bases alone, of what the engine did not compute, were too much for the link.
 std::string SlowLinkText(const LoadRecord& record, const std::vector<ChunkStory>& stories) {
+  if (TargetUs(record) <= 0) {
+    return "What is kept for the last decode and the first token takes the whole SLO: only a "
+           "longer "
+           "one would have been kept.";
+  }
   const BaseTransfer transfer = TransferOf(record, stories);
   const std::string what = WhatCameText(record, transfer);
   // The last chunk is decoded in the reserve, the others while bytes come.
@@ -159,8 +161,7 @@ std::string SlowLinkText(const LoadRecord& record, const std::vector<ChunkStory>
     return absl::StrCat(what, WishText(record, transfer, decode_us));
   }
   return absl::StrCat(what, "Decoding alone takes ", Ms(decode_us + BaseDecodeUs(record)),
-                      ", so no link would have kept it: a longer SLO", EngineWish(record),
-                      " or more processors would.");
+                      ", so no link would have kept it: a longer SLO or more processors would.");
 }
 
 // When the link was lost for good, if before the load's time was over: then it is closed.
@@ -215,12 +216,11 @@ std::string WhyLate(const LoadRecord& record) {
   }
   const std::vector<ChunkStory> stories = client::TellChunks(record);
   const LateChunks late = CountLate(record, stories);
-  if (late.absent == 0 && late.undecoded > 0) {
-    return absl::StrCat(
-        FormatCount(late.undecoded, "chunk"), " had arrived in time and ",
-        late.undecoded == 1 ? "was" : "were",
-        " not decoded in time: more processors would have helped, or, in the daemon's "
-        "configuration, more load.decode_threads or a larger load.reserve_ms.");
+  if (late.undecoded > late.absent) {
+    return absl::StrCat(FormatCount(late.undecoded, "chunk"), " had arrived in time and ",
+                        late.undecoded == 1 ? "was" : "were",
+                        " not decoded in time: a longer SLO, more processors or, of a daemon, more "
+                        "load.decode_threads would have helped.");
   }
   if (const TimeUs lost_us = LinkLostAt(record); lost_us >= 0) {
     return absl::StrCat("The link was lost ", Ms(lost_us), " after the start.");

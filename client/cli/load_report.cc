@@ -151,9 +151,9 @@ NamedValues SummaryOf(const LoadRecord& record) {
     add("engine", absl::StrCat("can compute: ", CapabilityName(record.spec.capability),
                                record.spec.compute_us.empty() ? "; its cost is not known" : ""));
   }
-  if (!record.spec.decode_us.empty()) {
-    add("decode", absl::StrCat("expected to take ", Ms(record.spec.decode_us.front()), " to ",
-                               Ms(record.spec.decode_us.back()), " a chunk"));
+  if (const auto [least, most] = std::ranges::minmax_element(record.spec.decode_us);
+      least != record.spec.decode_us.end() && *most > 0) {
+    add("decode", absl::StrCat("expected to take ", Ms(*least), " to ", Ms(*most), " a chunk"));
   }
   add("link", LinkText(record));
   add("result", absl::StrCat(ResultText(record), MissedSlo(record) ? ": SLO missed" : ""));

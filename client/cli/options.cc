@@ -87,8 +87,11 @@ const char* MeaningOf(adapt::RecomputeCapability capability) {
 
 absl::Status ExplainUnreachable(const absl::Status& status, const std::string& address) {
   if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
+  const bool silent = absl::IsDeadlineExceeded(status);  // it may be there, and slow
   return WithHint(absl::Status(status.code(), absl::StrCat("no answer: ", status.message())),
-                  absl::StrCat("is sluiced running at ", address, "? see --server"));
+                  absl::StrCat("is sluiced running at ", address,
+                               silent ? "? if so, it or the link is busy: give it more time"
+                                      : "? see --server"));
 }
 
 absl::Time ServerOptions::Deadline() const { return absl::Now() + absl::Seconds(timeout_s); }

@@ -138,7 +138,7 @@ std::string KindText(const Profile& profile) {
   if (calibration == nullptr) return "built-in: means and steps in each chunk, no transform";
   return absl::StrCat("calibrated, learnt from ", FormatCount(calibration->num_contexts, "context"),
                       " of ", FormatCount(calibration->num_tokens, "token"),
-                      "; others were held out to judge it");
+                      "; the rest of what was given judged it");
 }
 
 Json PlanesToJson(const Profile& profile) {

@@ -124,20 +124,22 @@ absl::Status Calibrator::CheckGroups(const std::vector<GroupSpec>& groups) const
   const uint64_t largest = LargestGroup(groups);
   const uint64_t limit = std::min<uint64_t>(options_.max_macs_per_element, kMaxTransformChannels);
   if (largest > limit) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a group would have ", largest, " channels, more than ", limit, "; fewer --group-layers"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a group would have ", largest, " channels, more than ", limit,
+                     "; give fewer --group-layers",
+                     limit < kMaxTransformChannels ? ", or a larger --max-macs-per-element" : ""));
   }
   const uint64_t bytes = BasisBytes(contexts_.geometry, steps_, groups);
   if (bytes > options_.max_profile_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the profile would have ", bytes, " bytes, more than ",
-                     options_.max_profile_bytes, "; fewer --group-layers or --max-profile-bytes"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the profile would have ", bytes, " bytes, more than ", options_.max_profile_bytes,
+        "; give fewer --group-layers, or a larger --max-profile-bytes"));
   }
   if (split_.training_tokens < kMinTokensPerChannel * largest) {
     return absl::InvalidArgumentError(
         absl::StrCat("a group of ", largest, " channels needs ", kMinTokensPerChannel * largest,
                      " tokens to learn from, and there are ", split_.training_tokens,
-                     "; give more contexts, or fewer --group-layers"));
+                     " beside those held out; give more contexts, or fewer --group-layers"));
   }
   return absl::OkStatus();
 }
