@@ -29,7 +29,9 @@ constexpr char kExamples[] = R"(Examples:
   sluice calibrate --out model.profile --sensitivity s.json --queries q.safetensors dumps/*
   sluice calibrate --out model.profile --server 10.0.0.7:7420 --namespace 3fa9 ids/*.json
 A file of token ids (a JSON list or plain numbers) names a context on the server, which must have
-been stored with put --lossless. It is loaded into $TMPDIR; nothing of it stays.)";
+been stored with put --lossless. It is loaded into $TMPDIR; nothing of it stays.
+s.json is {"kl_per_variance": [[K, V], ...]}, a pair for each model layer; q.safetensors has tensors
+layers.{i}.q_cov, F32 [num_kv_heads, head_dim, head_dim]. codec/calibrate/README.md says more.)";
 
 struct Options {
   CalibrateSource source;
