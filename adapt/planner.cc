@@ -198,9 +198,8 @@ void LoadPlanner::DropRefinements(std::string_view reason) {
 
 void LoadPlanner::GiveUpChunk(uint32_t chunk, GiveUpReason why, std::string_view reason) {
   DropFlights(chunk, 0, reason);
-  const bool left = left_to_engine(chunk);
   chunks_[chunk].state = State::kGivenUp;
-  if (!left && left_to_engine(chunk)) left_compute_us_ += ToldComputeUs(chunk);
+  if (left_to_engine(chunk)) left_compute_us_ += ToldComputeUs(chunk);
   next_.give_ups.push_back({chunk, why, reason});
 }
 

@@ -116,6 +116,7 @@ class LoadPlanner {
 
   void DropFlights(uint32_t chunk, int first_step, std::string_view reason);
   void DropRefinements(std::string_view reason);
+  // Of an open chunk.
   void GiveUpChunk(uint32_t chunk, GiveUpReason why, std::string_view reason);
   void CloseChunk(uint32_t chunk, std::string_view reason);
 

@@ -77,7 +77,7 @@ std::optional<uint64_t> WastedBytes(const client::LoadResult& result) {
   return client::WastedBytes(*result.record);
 }
 
-void PrintTotals(const client::LoadResult& result, size_t loaded) {
+void PrintTotals(const client::LoadResult& result, size_t loaded, uint64_t wasted) {
   uint64_t bytes = 0;
   for (const ChunkOutcome& outcome : result.outcomes) bytes += outcome.bytes;
   std::printf("%zu of %zu chunks loaded, %s in %s", loaded, result.outcomes.size(),
@@ -87,7 +87,7 @@ void PrintTotals(const client::LoadResult& result, size_t loaded) {
     std::printf(", of which %s were received now: the daemon had the rest",
                 FormatBytes(static_cast<double>(result.bytes)).c_str());
   }
-  if (const uint64_t wasted = WastedBytes(result).value_or(0); wasted > 0) {
+  if (wasted > 0) {
     std::printf(", of which %s were of no use", FormatBytes(static_cast<double>(wasted)).c_str());
   }
   std::printf("\n");
@@ -275,10 +275,11 @@ absl::StatusOr<ExitCode> Fetch(const FetchOptions& options) {
                {"bytes", fetched.result.bytes},
                {"ms", fetched.result.ms},
                {"chunks", OutcomesToJson(fetched.result)}};
-  if (const auto wasted = WastedBytes(fetched.result)) json["wasted_bytes"] = *wasted;
+  const std::optional<uint64_t> wasted = WastedBytes(fetched.result);
+  if (wasted) json["wasted_bytes"] = *wasted;
   if (!options.json) {
     PrintOutcomes(fetched.result);
-    PrintTotals(fetched.result, static_cast<size_t>(loaded));
+    PrintTotals(fetched.result, static_cast<size_t>(loaded), wasted.value_or(0));
   }
   bool ok = true;
   if (original) {

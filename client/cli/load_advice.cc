@@ -18,8 +18,6 @@ using client::RecomputeReason;
 
 // Times count from the start of the load; -1 is never.
 
-std::string Ms(TimeUs us) { return FormatMs(static_cast<double>(us) * 1e-3); }
-
 // Round trips that hold nothing up. Behind longer ones the link is measured, and its window opened,
 // too slowly for a promise.
 constexpr TimeUs kShortTripUs = 2000;
@@ -160,7 +158,7 @@ std::string SlowLinkText(const LoadRecord& record, const std::vector<ChunkStory>
   if (decode_us == 0 || decode_us < left_us) {
     return absl::StrCat(what, WishText(record, transfer, decode_us));
   }
-  return absl::StrCat(what, "Decoding alone takes ", Ms(decode_us + BaseDecodeUs(record)),
+  return absl::StrCat(what, "Decoding alone takes ", FormatUs(decode_us + BaseDecodeUs(record)),
                       ", so no link would have kept it: a longer SLO or more processors would.");
 }
 
@@ -223,7 +221,7 @@ std::string WhyLate(const LoadRecord& record) {
                         "load.decode_threads would have helped.");
   }
   if (const TimeUs lost_us = LinkLostAt(record); lost_us >= 0) {
-    return absl::StrCat("The link was lost ", Ms(lost_us), " after the start.");
+    return absl::StrCat("The link was lost ", FormatUs(lost_us), " after the start.");
   }
   if (late.absent > 0) return SlowLinkText(record, stories);
   if (!MissedSlo(record)) return "What was left to the engine took it too long.";

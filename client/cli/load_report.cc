@@ -19,7 +19,7 @@ using client::ChunkStory;
 using client::LoadRecord;
 using client::RecomputeReason;
 
-std::string Ms(TimeUs us) { return us < 0 ? "-" : FormatMs(static_cast<double>(us) * 1e-3); }
+std::string Ms(TimeUs us) { return us < 0 ? "-" : FormatUs(us); }
 
 std::string Bytes(uint64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
 

@@ -123,8 +123,6 @@ std::string Counts(const std::vector<uint32_t>& counts) {
   return text;
 }
 
-std::string Milliseconds(TimeUs us) { return FormatMs(static_cast<double>(us) * 1e-3); }
-
 double Largest(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::ranges::max_element(values);
 }
@@ -191,8 +189,8 @@ std::string TimelineText(const Timeline& timeline) {
   const auto slo_column = static_cast<size_t>(timeline.slo_us / timeline.column_us);
   if (slo_column < ruler.size()) ruler[slo_column] = '^';
   add("time", ruler, "");
-  absl::StrAppend(&legend, "  ^ is the SLO, ", Milliseconds(timeline.slo_us), "; a column is ",
-                  Milliseconds(timeline.column_us), "\n");
+  absl::StrAppend(&legend, "  ^ is the SLO, ", FormatUs(timeline.slo_us), "; a column is ",
+                  FormatUs(timeline.column_us), "\n");
   return table.Text() + legend;
 }
 

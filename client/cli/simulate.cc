@@ -168,12 +168,11 @@ std::string AdviceFor(const Simulated& simulated, bool kept) {
 
 // Beside the load, and what was missing at its end.
 std::string EngineText(const Simulated& simulated) {
-  const auto ms = [](adapt::TimeUs us) { return FormatMs(static_cast<double>(us) * 1e-3); };
   const adapt::TimeUs all_us = simulated.outcome.gpu_us, rest_us = simulated.rest_us;
-  const std::string text = absl::StrCat("computed for ", ms(all_us));
+  const std::string text = absl::StrCat("computed for ", FormatUs(all_us));
   if (rest_us <= 0) return text;
-  return absl::StrCat(text, ", ", rest_us < all_us ? ms(rest_us) : "all", " of it after the load, ",
-                      "what was missing then");
+  return absl::StrCat(text, ", ", rest_us < all_us ? FormatUs(rest_us) : "all",
+                      " of it after the load, ", "what was missing then");
 }
 
 void PrintText(const Simulated& simulated, const Timeline& timeline, const sim::RateTrace& link,

@@ -37,6 +37,8 @@ std::string FormatMs(double ms) {
   return absl::StrFormat("%.*f ms", ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : 2, ms);
 }
 
+std::string FormatUs(int64_t us) { return FormatMs(static_cast<double>(us) * 1e-3); }
+
 std::string FormatAge(uint64_t ms) {
   const uint64_t s = ms / 1000, min = s / 60, h = min / 60, d = h / 24;
   if (d > 0) return absl::StrCat(d, " d ", h % 24, " h");
