@@ -9,15 +9,15 @@
 namespace sluice::client {
 namespace {
 
-// One of the three directions in which a plane repeats.
+// One of the directions in which a plane repeats.
 struct Axis {
   uint64_t stride = 0;
   uint64_t count = 0;
   uint64_t inner_bytes = 0;  // from the first to the last byte of what repeats
 };
 
-// The bytes of a plane: `row_bytes` at `offset`, repeated along the axes. Axes of one step are left
-// out; the others are in falling order of their strides.
+// The bytes of a plane: a run at `offset`, as long as nothing lies between its elements, repeated
+// along the axes. Axes of one step are left out; the others are in falling order of their strides.
 struct Footprint {
   uint64_t offset = 0;
   uint64_t bytes = 0;  // from the first to the last byte
@@ -28,26 +28,59 @@ absl::Status Bad(size_t plane, const char* field, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat("layouts[", plane, "].", field, " ", why));
 }
 
-absl::StatusOr<Footprint> MakeFootprint(const BlockLayout& layout, size_t index) {
+struct NamedAxis {
+  const char* field;
+  uint64_t stride;
+  uint64_t count;
+};
+
+// A tile of 0 is all of `whole`.
+absl::Status CheckTile(size_t plane, const char* field, uint64_t tile, const char* stride_field,
+                       uint64_t stride, const char* whole_field, uint64_t whole) {
+  if (tile == 0 && stride != 0) {
+    return Bad(plane, stride_field, absl::StrCat("is ", stride, ", but ", field, " is 0"));
+  }
+  if (tile != 0 && whole % tile != 0) {
+    return Bad(plane, field,
+               absl::StrCat("is ", tile, ", which does not divide ", whole_field, " ", whole));
+  }
+  return absl::OkStatus();
+}
+
+// The directions in which the elements of a plane repeat, in rising order of their strides.
+absl::StatusOr<std::vector<NamedAxis>> AxesOf(const BlockLayout& layout, size_t index) {
   const codec::PlaneSpec& spec = layout.geometry.planes[index];
   const PlaneLayout& plane = layout.planes[index];
+  RETURN_IF_ERROR(CheckTile(index, "token_tile", plane.token_tile, "token_tile_stride_bytes",
+                            plane.token_tile_stride_bytes, "block_tokens", layout.block_tokens));
+  RETURN_IF_ERROR(CheckTile(index, "dim_tile", plane.dim_tile, "dim_tile_stride_bytes",
+                            plane.dim_tile_stride_bytes, "head_dim", spec.head_dim));
   const uint64_t element = codec::ElementBytes(spec.element_type);
-  struct Named {
-    const char* field;
-    uint64_t stride;
-    uint64_t count;
-  };
-  std::vector<Named> named = {{"head_stride_bytes", plane.head_stride_bytes, spec.num_heads},
-                              {"token_stride_bytes", plane.token_stride_bytes, layout.block_tokens},
-                              {"block_stride_bytes", plane.block_stride_bytes, layout.num_blocks}};
-  std::erase_if(named, [](const Named& axis) { return axis.count == 1; });
-  std::stable_sort(named.begin(), named.end(),
-                   [](const Named& a, const Named& b) { return a.stride < b.stride; });
+  const uint64_t dim_stride = plane.dim_stride_bytes == 0 ? element : plane.dim_stride_bytes;
+  const uint32_t dim_tile = plane.dim_tile == 0 ? spec.head_dim : plane.dim_tile;
+  const uint32_t token_tile = plane.token_tile == 0 ? layout.block_tokens : plane.token_tile;
+  std::vector<NamedAxis> axes = {
+      {"dim_stride_bytes", dim_stride, dim_tile},
+      {"dim_tile_stride_bytes", plane.dim_tile_stride_bytes, spec.head_dim / dim_tile},
+      {"head_stride_bytes", plane.head_stride_bytes, spec.num_heads},
+      {"token_stride_bytes", plane.token_stride_bytes, token_tile},
+      {"token_tile_stride_bytes", plane.token_tile_stride_bytes, layout.block_tokens / token_tile},
+      {"block_stride_bytes", plane.block_stride_bytes, layout.num_blocks}};
+  std::erase_if(axes, [](const NamedAxis& axis) { return axis.count == 1; });
+  std::stable_sort(axes.begin(), axes.end(),
+                   [](const NamedAxis& a, const NamedAxis& b) { return a.stride < b.stride; });
+  return axes;
+}
+
+absl::StatusOr<Footprint> MakeFootprint(const BlockLayout& layout, size_t index) {
+  const PlaneLayout& plane = layout.planes[index];
+  const uint64_t element = codec::ElementBytes(layout.geometry.planes[index].element_type);
   Footprint footprint;
   footprint.offset = plane.offset_bytes;
-  footprint.bytes = spec.head_dim * element;
+  footprint.bytes = element;
   if (plane.offset_bytes % element != 0) return Bad(index, "offset_bytes", "is not aligned");
-  for (const Named& axis : named) {
+  ASSIGN_OR_RETURN(const std::vector<NamedAxis> axes, AxesOf(layout, index));
+  for (const NamedAxis& axis : axes) {
     if (axis.stride % element != 0) return Bad(index, axis.field, "is not aligned");
     if (axis.stride < footprint.bytes) {
       return Bad(index, axis.field,
@@ -58,7 +91,10 @@ absl::StatusOr<Footprint> MakeFootprint(const BlockLayout& layout, size_t index)
     if (axis.stride > layout.pool_bytes / (axis.count - 1)) {
       return Bad(index, axis.field, "leads out of the pool");
     }
-    footprint.axes.insert(footprint.axes.begin(), {axis.stride, axis.count, footprint.bytes});
+    const bool longer_run = footprint.axes.empty() && axis.stride == footprint.bytes;
+    if (!longer_run) {
+      footprint.axes.insert(footprint.axes.begin(), {axis.stride, axis.count, footprint.bytes});
+    }
     footprint.bytes += axis.stride * (axis.count - 1);
   }
   if (footprint.bytes > layout.pool_bytes ||

@@ -14,13 +14,20 @@
 namespace sluice::client {
 
 // Element (block b, token t, head h, dimension d) of a plane is at
-//   offset_bytes + b * block_stride_bytes + t * token_stride_bytes + h * head_stride_bytes + d *
-//   element.
+//   offset_bytes + b * block_stride_bytes + h * head_stride_bytes
+//   + t / token_tile * token_tile_stride_bytes + t % token_tile * token_stride_bytes
+//   + d / dim_tile * dim_tile_stride_bytes + d % dim_tile * dim_stride_bytes.
+// A tile of 0 is the whole block, or the whole head; a dim_stride_bytes of 0 the element's size.
 struct PlaneLayout {
   uint64_t offset_bytes = 0;
   uint64_t block_stride_bytes = 0;
   uint64_t token_stride_bytes = 0;
   uint64_t head_stride_bytes = 0;
+  uint32_t token_tile = 0;
+  uint64_t token_tile_stride_bytes = 0;
+  uint32_t dim_tile = 0;
+  uint64_t dim_tile_stride_bytes = 0;
+  uint64_t dim_stride_bytes = 0;
 };
 
 struct BlockLayout {

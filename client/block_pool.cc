@@ -77,58 +77,35 @@ absl::Status BlockPool::CheckSize() {
   return absl::OkStatus();
 }
 
-template <typename Copy>
-absl::Status BlockPool::ForEachRun(size_t plane, std::span<const uint32_t> blocks,
-                                   size_t values_bytes, Copy copy) {
-  const codec::PlaneSpec& spec = layout_.geometry.planes[plane];
-  const PlaneLayout& at = layout_.planes[plane];
-  const size_t row_bytes = spec.head_dim * codec::ElementBytes(spec.element_type);
-  const size_t block_bytes = row_bytes * layout_.block_tokens;  // of one head
-  if (values_bytes != blocks.size() * block_bytes * spec.num_heads) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "plane ", plane, " of ", blocks.size(), " blocks does not have ", values_bytes, " bytes"));
-  }
-  RETURN_IF_ERROR(CheckSize());
-  {
-    const BusGuard guard(base_, layout_.pool_bytes, &lost_);
-    // Rows of a head that follow each other in the block are one run.
-    const bool whole = at.token_stride_bytes == row_bytes;
-    const size_t run_bytes = whole ? block_bytes : row_bytes;
-    const uint32_t num_runs = whole ? 1 : layout_.block_tokens;
-    size_t position = 0;
-    for (uint32_t head = 0; head < spec.num_heads; ++head) {
-      for (const uint32_t block : blocks) {
-        std::byte* row =
-            base_ + at.offset_bytes + block * at.block_stride_bytes + head * at.head_stride_bytes;
-        for (uint32_t run = 0; run < num_runs; ++run) {
-          copy(row, position, run_bytes);
-          row += at.token_stride_bytes;
-          position += run_bytes;
-        }
-      }
-    }
-  }
-  return CheckSize();
+absl::Status BlockPool::CheckBytes(size_t plane, size_t num_blocks, size_t values_bytes) const {
+  const size_t bytes_per_token = layout_.geometry.planes[plane].bytes_per_token();
+  if (values_bytes == num_blocks * layout_.block_tokens * bytes_per_token) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("plane ", plane, " of ", num_blocks,
+                                                 " blocks does not have ", values_bytes, " bytes"));
 }
 
 absl::Status BlockPool::Scatter(size_t plane, std::span<const uint32_t> blocks,
                                 std::span<const std::byte> values) {
-  return ForEachRun(plane, blocks, values.size(),
-                    [&](std::byte* row, size_t position, size_t bytes) {
-                      std::memcpy(row, values.data() + position, bytes);
-                    });
+  RETURN_IF_ERROR(CheckBytes(plane, blocks.size(), values.size()));
+  return Access(plane, 1, blocks, [&](std::span<const codec::PlaneRuns> planes) {
+    const codec::TokenInterval all = {0, blocks.size() * layout_.block_tokens};
+    codec::CopyToRuns(layout_.geometry.planes[plane], values, all, planes[0]);
+    return absl::OkStatus();
+  });
 }
 
 absl::Status BlockPool::Gather(size_t plane, std::span<const uint32_t> blocks,
                                std::span<std::byte> values) {
-  return ForEachRun(plane, blocks, values.size(),
-                    [&](const std::byte* row, size_t position, size_t bytes) {
-                      std::memcpy(values.data() + position, row, bytes);
-                    });
+  RETURN_IF_ERROR(CheckBytes(plane, blocks.size(), values.size()));
+  return Access(plane, 1, blocks, [&](std::span<const codec::PlaneRuns> planes) {
+    const codec::TokenInterval all = {0, blocks.size() * layout_.block_tokens};
+    codec::CopyFromRuns(layout_.geometry.planes[plane], planes[0], all, values);
+    return absl::OkStatus();
+  });
 }
 
-absl::Status BlockPool::Write(size_t first_plane, size_t num_planes,
-                              std::span<const uint32_t> blocks, WritePlanes write) {
+absl::Status BlockPool::Access(size_t first_plane, size_t num_planes,
+                               std::span<const uint32_t> blocks, AccessPlanes access) {
   std::vector<std::byte*> runs;  // [plane][block]
   runs.reserve(num_planes * blocks.size());
   std::vector<codec::PlaneRuns> planes;
@@ -137,13 +114,20 @@ absl::Status BlockPool::Write(size_t first_plane, size_t num_planes,
     for (const uint32_t block : blocks) {
       runs.push_back(base_ + at.offset_bytes + block * at.block_stride_bytes);
     }
-    planes.push_back({std::span(runs).last(blocks.size()), layout_.block_tokens,
-                      at.head_stride_bytes, at.token_stride_bytes});
+    planes.push_back({.runs = std::span(runs).last(blocks.size()),
+                      .run_tokens = layout_.block_tokens,
+                      .head_stride = at.head_stride_bytes,
+                      .token_stride = at.token_stride_bytes,
+                      .tiles = {.token_tile = at.token_tile,
+                                .token_tile_stride = at.token_tile_stride_bytes,
+                                .dim_tile = at.dim_tile,
+                                .dim_tile_stride = at.dim_tile_stride_bytes,
+                                .dim_stride = at.dim_stride_bytes}});
   }
   RETURN_IF_ERROR(CheckSize());
   {
     const BusGuard guard(base_, layout_.pool_bytes, &lost_);
-    RETURN_IF_ERROR(write(planes));
+    RETURN_IF_ERROR(access(planes));
   }
   return CheckSize();
 }

@@ -38,22 +38,19 @@ class BlockPool {
                        std::span<const std::byte> values);
   absl::Status Gather(size_t plane, std::span<const uint32_t> blocks, std::span<std::byte> values);
 
-  // Calls write(planes) once, for it to write all tokens of these blocks of consecutive planes
-  // where they belong, and returns what it returns or what is wrong with the pool, as Scatter.
-  using WritePlanes = absl::FunctionRef<absl::Status(std::span<const codec::PlaneRuns> planes)>;
-  absl::Status Write(size_t first_plane, size_t num_planes, std::span<const uint32_t> blocks,
-                     WritePlanes write);
+  // Calls access(planes) once, for it to write or read all tokens of these blocks of consecutive
+  // planes where they belong, and returns what it returns or what is wrong with the pool, as
+  // Scatter.
+  using AccessPlanes = absl::FunctionRef<absl::Status(std::span<const codec::PlaneRuns> planes)>;
+  absl::Status Access(size_t first_plane, size_t num_planes, std::span<const uint32_t> blocks,
+                      AccessPlanes access);
 
  private:
   BlockPool(BlockLayout layout, int fd, std::byte* base)
       : layout_(std::move(layout)), fd_(fd), base_(base) {}
 
   absl::Status CheckSize();
-  // Calls copy(pool row, position in values, bytes) for each run of bytes that is contiguous on
-  // both sides.
-  template <typename Copy>
-  absl::Status ForEachRun(size_t plane, std::span<const uint32_t> blocks, size_t values_bytes,
-                          Copy copy);
+  absl::Status CheckBytes(size_t plane, size_t num_blocks, size_t values_bytes) const;
 
   const BlockLayout layout_;
   const int fd_;

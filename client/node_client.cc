@@ -104,6 +104,11 @@ class GrpcNodeClient : public NodeClient {
       out.set_block_stride_bytes(plane.block_stride_bytes);
       out.set_token_stride_bytes(plane.token_stride_bytes);
       out.set_head_stride_bytes(plane.head_stride_bytes);
+      out.set_token_tile(plane.token_tile);
+      out.set_token_tile_stride_bytes(plane.token_tile_stride_bytes);
+      out.set_dim_tile(plane.dim_tile);
+      out.set_dim_tile_stride_bytes(plane.dim_tile_stride_bytes);
+      out.set_dim_stride_bytes(plane.dim_stride_bytes);
     }
     grpc::ClientContext context;
     SetUp(context, deadline);

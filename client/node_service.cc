@@ -41,7 +41,7 @@ class BlockSink final : public PlaneSink {
     if (pool_.closing()) return absl::CancelledError("the pool was unregistered");
     const codec::GroupSpec& spec = profile_.groups()[group];
     const auto blocks = block_ids_.subspan(chunk_index * blocks_per_chunk_, blocks_per_chunk_);
-    return pool_.blocks().Write(
+    return pool_.blocks().Access(
         spec.first_plane, spec.num_planes, blocks,
         [&](std::span<const codec::PlaneRuns> planes) { return decoded.Write(planes); });
   }

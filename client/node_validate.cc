@@ -170,7 +170,12 @@ absl::StatusOr<BlockLayout> CheckedLayout(const v1::RegisterPoolRequest& request
     layout.planes.push_back({.offset_bytes = plane.offset_bytes(),
                              .block_stride_bytes = plane.block_stride_bytes(),
                              .token_stride_bytes = plane.token_stride_bytes(),
-                             .head_stride_bytes = plane.head_stride_bytes()});
+                             .head_stride_bytes = plane.head_stride_bytes(),
+                             .token_tile = plane.token_tile(),
+                             .token_tile_stride_bytes = plane.token_tile_stride_bytes(),
+                             .dim_tile = plane.dim_tile(),
+                             .dim_tile_stride_bytes = plane.dim_tile_stride_bytes(),
+                             .dim_stride_bytes = plane.dim_stride_bytes()});
   }
   RETURN_IF_ERROR(layout.Validate());
   return layout;

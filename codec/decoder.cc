@@ -130,7 +130,7 @@ absl::Status GroupDecoder::Write(std::span<const PlaneRuns> planes) const {
   }
   for (size_t i = 0; i < planes.size(); ++i) {
     if (level_ != kLossless && !code_.planes[i].exact) continue;
-    CopyToRuns(context_.plane(i), exact_planes_[i], context_.num_tokens, planes[i]);
+    CopyToRuns(context_.plane(i), exact_planes_[i], {0, context_.num_tokens}, planes[i]);
   }
   return absl::OkStatus();
 }

@@ -35,7 +35,7 @@ void ReconstructRows(const SegmentContext& context, const GroupCode& code, size_
     WriteHeadRows(spec, context.num_tokens, rows, head, plane);
   }
   std::byte* const data = plane.data();
-  CopyToRuns(spec, AsBytes(plane_code.sinks), context.num_sinks(),
+  CopyToRuns(spec, AsBytes(plane_code.sinks), {0, context.num_sinks()},
              DenseRuns(spec, num_tokens, data));
 }
 
@@ -47,14 +47,14 @@ absl::Status ReconstructGroup(const SegmentContext& context, const GroupCode& co
     if (code.planes[i].exact) continue;
     const PlaneSpec& spec = context.plane(i);
     if (context.is_calibrated()) {
-      CopyToRuns(spec, AsBytes(code.planes[i].sinks), context.num_sinks(), planes[i]);
+      CopyToRuns(spec, AsBytes(code.planes[i].sinks), {0, context.num_sinks()}, planes[i]);
     } else if (const std::span<std::byte> whole = WholePlane(spec, context.num_tokens, planes[i]);
                !whole.empty()) {
       ReconstructRows(context, code, i, rotations, whole);
     } else {
       dense.resize(context.num_tokens * spec.bytes_per_token());
       ReconstructRows(context, code, i, rotations, dense);
-      CopyToRuns(spec, dense, context.num_tokens, planes[i]);
+      CopyToRuns(spec, dense, {0, context.num_tokens}, planes[i]);
     }
   }
   return absl::OkStatus();

@@ -19,6 +19,7 @@ struct Scratch {
   ProductScratch product;
   AlignedBuffer columns;
   AlignedBuffer normalised;
+  AlignedBuffer rows;  // of some tokens, for planes whose rows are packed
 };
 
 Scratch& ThreadScratch() {
@@ -122,10 +123,25 @@ void MakeExact(GroupCode& code) {
 
 absl::Status SynthesizeGroup(const SegmentContext& context, const GroupCode& code,
                              RotationCache& rotations, std::span<const PlaneRuns> planes) {
+  AlignedBuffer& rows = ThreadScratch().rows;
+  for (size_t i = 0; i < planes.size(); ++i) {
+    if (HasWholeRows(context.plane(i), planes[i])) continue;
+    RETURN_IF_ERROR(rows.Reserve(context.num_tokens * context.plane(i).bytes_per_token()));
+  }
   return ForEachColumns(
       context, code, rotations, [&](size_t i, const ColumnTokens& columns, TokenInterval tokens) {
-        ForEachRun(planes[i], tokens, [&](TokenInterval run, std::byte* data) {
-          WriteTokens(columns, run, {data, planes[i].head_stride, planes[i].token_stride});
+        const PlaneSpec& spec = context.plane(i);
+        if (!HasWholeRows(spec, planes[i])) {
+          const size_t num_tokens = tokens.end - tokens.begin;
+          WriteTokens(columns, tokens, DensePlane(columns.plane, num_tokens, rows.data()));
+          const auto values = rows.As<std::byte>(num_tokens * spec.bytes_per_token());
+          CopyToRuns(spec, values, tokens, planes[i]);
+          return;
+        }
+        ForEachRun(planes[i], tokens, [&](TokenInterval part, std::byte* run, size_t first) {
+          WriteTokens(columns, part,
+                      {run + first * planes[i].token_stride, planes[i].head_stride,
+                       planes[i].token_stride});
         });
       });
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "codec/bytes.h"
+#include "codec/plane_runs.h"
 #include "tests/codec/test_profiles.h"
 
 namespace sluice::codec {
@@ -142,6 +143,38 @@ void BM_Decode(benchmark::State& state) {
 BENCHMARK(BM_Decode)
     ->ArgsProduct({{kBuiltin, kCalibrated}, {0, 1, 2, kLossless}})
     ->Unit(benchmark::kMillisecond);
+
+// Arguments: how blocks of 128 tokens are packed (rows, AMX keys, AMX values, transposed keys);
+// into them or out of them.
+void BM_CopyPacked(benchmark::State& state) {
+  constexpr size_t kBlockTokens = 128;
+  constexpr size_t kTokens = 2 * kBlockTokens;
+  const PlaneSpec spec = Plane(PlaneKind::kKey, 0, 8, 128);
+  const size_t row = spec.head_dim * 2;
+  struct Packed {
+    size_t token_stride;
+    RunTiles tiles;
+  };
+  const Packed kinds[] = {{row, {}},
+                          {4, {16, 16 * row, 2, 64, 2}},
+                          {2, {2, 64, 16, 32 * kBlockTokens, 4}},
+                          {2, {0, 0, 0, 0, 2 * kBlockTokens}}};
+  std::vector<std::byte> values(kTokens * spec.bytes_per_token(), std::byte{1});
+  std::vector<std::byte> pool(values.size(), std::byte{1});
+  std::byte* const blocks[] = {pool.data(), pool.data() + pool.size() / 2};
+  const Packed& kind = kinds[state.range(0)];
+  const PlaneRuns runs = {blocks, kBlockTokens, kBlockTokens * row, kind.token_stride, kind.tiles};
+  for (auto _ : state) {
+    if (state.range(1) == 0) {
+      CopyToRuns(spec, values, {0, kTokens}, runs);
+    } else {
+      CopyFromRuns(spec, runs, {0, kTokens}, values);
+    }
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * values.size()));
+}
+BENCHMARK(BM_CopyPacked)->ArgsProduct({{0, 1, 2, 3}, {0, 1}})->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace sluice::codec

@@ -26,17 +26,16 @@ bool SharesBytes(const BlockLayout& layout) {
   std::vector<int> owners(layout.pool_bytes);
   for (size_t p = 0; p < layout.planes.size(); ++p) {
     const codec::PlaneSpec& spec = layout.geometry.planes[p];
-    const PlaneLayout& at = layout.planes[p];
-    const size_t row = spec.head_dim * codec::ElementBytes(spec.element_type);
-    for (uint64_t b = 0; b < layout.num_blocks; ++b) {
-      for (uint64_t t = 0; t < layout.block_tokens; ++t) {
-        for (uint64_t h = 0; h < spec.num_heads; ++h) {
-          const uint64_t first = at.offset_bytes + b * at.block_stride_bytes +
-                                 t * at.token_stride_bytes + h * at.head_stride_bytes;
-          for (uint64_t i = first; i < first + row; ++i) {
-            if (i >= owners.size() || ++owners[i] > 1) return true;
-          }
-        }
+    const size_t element = codec::ElementBytes(spec.element_type);
+    const uint64_t num_rows = uint64_t{layout.num_blocks} * layout.block_tokens * spec.num_heads;
+    for (uint64_t i = 0; i < num_rows * spec.head_dim; ++i) {
+      const uint64_t row = i / spec.head_dim;
+      const uint64_t token = row / spec.num_heads;
+      const uint64_t first =
+          ElementOffset(layout, p, token / layout.block_tokens, token % layout.block_tokens,
+                        row % spec.num_heads, i % spec.head_dim);
+      for (uint64_t byte = first; byte < first + element; ++byte) {
+        if (byte >= owners.size() || ++owners[byte] > 1) return true;
       }
     }
   }
@@ -79,6 +78,14 @@ TEST(BlockLayoutTest, AcceptsTheUsualOrders) {
   }
 }
 
+// Tiles of `tokens` tokens and of 4 dimensions.
+void Tile(PlaneLayout& at, uint32_t tokens, uint64_t token_tile_stride, uint64_t dim_tile_stride) {
+  at.token_tile = tokens;
+  at.token_tile_stride_bytes = token_tile_stride;
+  at.dim_tile = 4;
+  at.dim_tile_stride_bytes = dim_tile_stride;
+}
+
 TEST(BlockLayoutTest, NamesTheFieldThatIsWrong) {
   using Change = std::function<void(BlockLayout&)>;
   const std::vector<std::pair<std::string, Change>> cases = {
@@ -93,6 +100,23 @@ TEST(BlockLayoutTest, NamesTheFieldThatIsWrong) {
        [](BlockLayout& l) { l.planes[0].block_stride_bytes = uint64_t{1} << 63; }},
       {"token_stride_bytes", [](BlockLayout& l) { l.planes[0].token_stride_bytes = 0; }},
       {"head_stride_bytes", [](BlockLayout& l) { l.planes[3].head_stride_bytes = 14; }},
+      {"layouts[0].token_tile is 3", [](BlockLayout& l) { l.planes[0].token_tile = 3; }},
+      {"layouts[0].token_tile is 32", [](BlockLayout& l) { l.planes[0].token_tile = 32; }},
+      {"token_tile_stride_bytes is 8, but",
+       [](BlockLayout& l) { l.planes[0].token_tile_stride_bytes = 8; }},
+      {"token_tile_stride_bytes is 4, less", [](BlockLayout& l) { Tile(l.planes[0], 2, 4, 8); }},
+      {"token_tile_stride_bytes is not aligned",
+       [](BlockLayout& l) { Tile(l.planes[0], 2, 65, 8); }},
+      {"token_tile_stride_bytes leads out",
+       [](BlockLayout& l) { Tile(l.planes[0], 2, uint64_t{1} << 40, 8); }},
+      {"layouts[1].dim_tile is 16", [](BlockLayout& l) { l.planes[1].dim_tile = 16; }},
+      {"layouts[1].dim_tile is 3", [](BlockLayout& l) { l.planes[1].dim_tile = 3; }},
+      {"dim_tile_stride_bytes is 8, but",
+       [](BlockLayout& l) { l.planes[1].dim_tile_stride_bytes = 8; }},
+      {"dim_tile_stride_bytes is 6, less", [](BlockLayout& l) { Tile(l.planes[1], 8, 64, 6); }},
+      {"dim_stride_bytes is not aligned", [](BlockLayout& l) { l.planes[1].dim_stride_bytes = 3; }},
+      {"dim_stride_bytes leads out",
+       [](BlockLayout& l) { l.planes[1].dim_stride_bytes = uint64_t{1} << 62; }},
       {"share bytes", [](BlockLayout& l) { l.planes[1].offset_bytes = 0; }},
       {"share bytes", [](BlockLayout& l) { l.planes[1].offset_bytes -= 2; }},
   };
@@ -119,7 +143,14 @@ TEST(BlockLayoutTest, NeverAcceptsSharedBytes) {
     layout.pool_bytes = 200;
     for (int plane = 0; plane < 2; ++plane) {
       const auto stride = [&] { return 2 * (random() % 24); };
-      layout.planes.push_back({stride(), stride(), stride(), stride()});
+      PlaneLayout& at = layout.planes.emplace_back();
+      at = {stride(), stride(), stride(), stride()};
+      if (random() % 2 == 0) continue;
+      at.token_tile = 1;
+      at.token_tile_stride_bytes = stride();
+      at.dim_tile = 1 + random() % 2;
+      at.dim_tile_stride_bytes = stride();
+      at.dim_stride_bytes = 2 * (random() % 3);
     }
     if (!layout.Validate().ok()) continue;
     ++accepted;
@@ -235,21 +266,21 @@ TEST_F(BlockPoolTest, WritesWhereScatterDoes) {
   const auto write = [&](std::span<const codec::PlaneRuns> runs) {
     EXPECT_EQ(runs.size(), planes.size());
     for (size_t i = 0; i < runs.size(); ++i) {
-      codec::CopyToRuns(layout.geometry.planes[i + 1], planes[i], num_tokens, runs[i]);
+      codec::CopyToRuns(layout.geometry.planes[i + 1], planes[i], {0, num_tokens}, runs[i]);
     }
     return absl::OkStatus();
   };
-  EXPECT_TRUE((*written)->Write(1, 2, blocks, write).ok());
+  EXPECT_TRUE((*written)->Access(1, 2, blocks, write).ok());
   EXPECT_EQ(std::memcmp(one.data(), other.data(), layout.pool_bytes), 0);
-  EXPECT_EQ((*written)->Write(1, 2, blocks, [](auto) { return absl::InternalError("no"); }),
+  EXPECT_EQ((*written)->Access(1, 2, blocks, [](auto) { return absl::InternalError("no"); }),
             absl::InternalError("no"));
   // The engine takes its memory back while a plane is on its way.
   const auto shorten = [&](std::span<const codec::PlaneRuns> runs) {
     EXPECT_TRUE(other.Truncate(0));
     return write(runs);
   };
-  EXPECT_TRUE(absl::IsFailedPrecondition((*written)->Write(1, 2, blocks, shorten)));
-  EXPECT_TRUE(absl::IsFailedPrecondition((*written)->Write(1, 2, blocks, write)));
+  EXPECT_TRUE(absl::IsFailedPrecondition((*written)->Access(1, 2, blocks, shorten)));
+  EXPECT_TRUE(absl::IsFailedPrecondition((*written)->Access(1, 2, blocks, write)));
 }
 
 }  // namespace

@@ -87,6 +87,11 @@ class NodeFixture : public ::testing::Test {
       message->set_block_stride_bytes(plane.block_stride_bytes);
       message->set_token_stride_bytes(plane.token_stride_bytes);
       message->set_head_stride_bytes(plane.head_stride_bytes);
+      message->set_token_tile(plane.token_tile);
+      message->set_token_tile_stride_bytes(plane.token_tile_stride_bytes);
+      message->set_dim_tile(plane.dim_tile);
+      message->set_dim_tile_stride_bytes(plane.dim_tile_stride_bytes);
+      message->set_dim_stride_bytes(plane.dim_stride_bytes);
     }
     return request;
   }

@@ -12,6 +12,7 @@
 #include "client/file_io.h"
 #include "client/load_record_file.h"
 #include "tests/client/node_fixture.h"
+#include "tests/client/packed_layouts.h"
 
 namespace sluice::client {
 namespace {
@@ -61,15 +62,20 @@ class NodeServiceTest : public NodeFixture {
     ASSERT_EQ(events[2].stored_chunks(), kChunks);
   }
 
-  // The plane's bytes of `num_chunks` chunks in blocks `first_block`, ... .
+  // The planes' bytes of `num_chunks` chunks in blocks `first_block`, ... .
   std::vector<std::byte> Planes(uint32_t first_block, uint32_t num_chunks) {
-    auto pool = BlockPool::Map(shm_.name(), layout_);
+    return Planes(shm_, layout_, first_block, num_chunks);
+  }
+
+  static std::vector<std::byte> Planes(const ShmPool& shm, const BlockLayout& layout,
+                                       uint32_t first_block, uint32_t num_chunks) {
+    auto pool = BlockPool::Map(shm.name(), layout);
     EXPECT_TRUE(pool.ok()) << pool.status();
     std::vector<uint32_t> blocks;
     for (uint32_t i = 0; i < num_chunks * kPerChunk; ++i) blocks.push_back(first_block + i);
     std::vector<std::byte> all;
-    for (size_t i = 0; i < layout_.planes.size(); ++i) {
-      std::vector<std::byte> plane(layout_.geometry.planes[i].bytes_per_token() * kChunkTokens *
+    for (size_t i = 0; i < layout.planes.size(); ++i) {
+      std::vector<std::byte> plane(layout.geometry.planes[i].bytes_per_token() * kChunkTokens *
                                    num_chunks);
       EXPECT_TRUE((*pool)->Gather(i, blocks, plane).ok());
       all.insert(all.end(), plane.begin(), plane.end());
@@ -148,6 +154,20 @@ TEST_F(NodeServiceTest, LosslessIsBitExact) {
   ExpectAll(loaded, v1::RECOMPUTE_REASON_NONE);
   for (const v1::ChunkOutcome& chunk : loaded.chunks) EXPECT_EQ(chunk.level(), 255u);
   EXPECT_EQ(Planes(kTarget, kChunks), Planes(kSource, kChunks));
+}
+
+// What one engine saved from rows of tokens, another loads into packed blocks.
+TEST_F(NodeServiceTest, PackedPoolGetsTheSameElements) {
+  StartAndSave(/*lossless=*/true);
+  for (const Packing packing : kPackings) {
+    const BlockLayout layout = PackedLayout(packing, layout_.geometry, kBlocks, kBlockTokens, 0);
+    const ShmPool shm(layout.pool_bytes);
+    ASSERT_TRUE(Register(PoolRequest(layout, shm)).ok());
+    auto request = LoadContext(kChunks, kTarget);
+    request.set_max_level(255);
+    ExpectAll(Load(request), v1::RECOMPUTE_REASON_NONE);
+    EXPECT_EQ(Planes(shm, layout, kTarget, kChunks), Planes(kSource, kChunks));
+  }
 }
 
 TEST_F(NodeServiceTest, SkippedChunksAreNotTouched) {
@@ -433,6 +453,8 @@ TEST_F(NodeServiceTest, BadPoolsAreNamed) {
       {"pool_bytes", [](v1::RegisterPoolRequest& r) { r.set_pool_bytes(0); }},
       {"but /", [](v1::RegisterPoolRequest& r) { r.set_pool_bytes(r.pool_bytes() + 1); }},
       {"layouts", [](v1::RegisterPoolRequest& r) { r.mutable_layouts()->RemoveLast(); }},
+      {"layouts[1].token_tile is 5",
+       [](v1::RegisterPoolRequest& r) { r.mutable_layouts(1)->set_token_tile(5); }},
       {"geometry.planes[1].kind",
        [](v1::RegisterPoolRequest& r) { r.mutable_geometry()->mutable_planes(1)->clear_kind(); }},
       {"geometry.planes[0].element_type",

@@ -45,6 +45,20 @@ class ShmPool {
   std::byte* base_ = nullptr;
 };
 
+// Where an element lies in its pool: the formula of the protocol, word by word.
+inline uint64_t ElementOffset(const BlockLayout& layout, size_t plane, uint64_t b, uint64_t t,
+                              uint64_t h, uint64_t d) {
+  const codec::PlaneSpec& spec = layout.geometry.planes[plane];
+  const PlaneLayout& at = layout.planes[plane];
+  const uint64_t token_tile = at.token_tile == 0 ? layout.block_tokens : at.token_tile;
+  const uint64_t dim_tile = at.dim_tile == 0 ? spec.head_dim : at.dim_tile;
+  const uint64_t dim_stride =
+      at.dim_stride_bytes == 0 ? codec::ElementBytes(spec.element_type) : at.dim_stride_bytes;
+  return at.offset_bytes + b * at.block_stride_bytes + h * at.head_stride_bytes +
+         t / token_tile * at.token_tile_stride_bytes + t % token_tile * at.token_stride_bytes +
+         d / dim_tile * at.dim_tile_stride_bytes + d % dim_tile * dim_stride;
+}
+
 // `num_layers` model layers of bf16 K and V planes without rotary embedding.
 inline codec::Geometry SmallGeometry(uint32_t num_layers, uint32_t num_heads, uint32_t head_dim) {
   codec::Geometry geometry;
