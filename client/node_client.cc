@@ -137,7 +137,7 @@ class GrpcNodeClient : public NodeClient {
     request.mutable_block_ids()->Add(load.block_ids.begin(), load.block_ids.end());
     request.set_slo_ms(load.slo_ms);
     request.set_recompute(ToProto(load.capability));
-    if (load.max_level) request.set_max_level(*load.max_level);
+    if (load.exact_level) request.set_exact_level(*load.exact_level);
     request.set_request_id(load.request_id);
     grpc::ClientContext context;
     SetUp(context, deadline);

@@ -29,8 +29,8 @@ struct NodeLoad {
   std::vector<uint32_t> block_ids;  // of each run of block_tokens tokens
   uint32_t slo_ms = 0;
   adapt::RecomputeCapability capability = adapt::RecomputeCapability::kNone;
-  std::optional<codec::Level> max_level;
-  std::string request_id;  // in the daemon's log
+  std::optional<codec::Level> exact_level;  // unset: the best that the SLO allows
+  std::string request_id;                   // in the daemon's log
 };
 
 struct NodeSave {

@@ -250,6 +250,7 @@ LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& 
   options.compute_us = std::move(forecast.chunk_us);
   options.tail_us = forecast.tail_us;
   options.max_level = arguments.max_level;
+  options.exact_level = arguments.exact_level;
   options.load_id = arguments.request_id;
   options.record = records_.enabled();
   LoadResult result = loader_->Load(*profile, options, sink, send, control);

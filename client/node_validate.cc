@@ -143,14 +143,26 @@ absl::StatusOr<std::string> ToRequestId(const std::string& request_id) {
   return request_id;
 }
 
-absl::StatusOr<std::optional<codec::Level>> ToMaxLevel(const v1::LoadRequest& request) {
-  if (!request.has_max_level()) return std::nullopt;
-  if (request.max_level() >= codec::kMaxLossyLevels && request.max_level() != codec::kLossless) {
-    return absl::InvalidArgumentError(absl::StrCat("max_level is ", request.max_level(), "; 0..",
+absl::StatusOr<codec::Level> ToLevel(const char* field, uint32_t level) {
+  if (level >= codec::kMaxLossyLevels && level != codec::kLossless) {
+    return absl::InvalidArgumentError(absl::StrCat(field, " is ", level, "; 0..",
                                                    codec::kMaxLossyLevels - 1, " and ",
                                                    uint32_t{codec::kLossless}, " are allowed"));
   }
-  return static_cast<codec::Level>(request.max_level());
+  return static_cast<codec::Level>(level);
+}
+
+absl::Status ReadLevels(const v1::LoadRequest& request, LoadArguments& arguments) {
+  if (request.has_max_level() && request.has_exact_level()) {
+    return absl::InvalidArgumentError("max_level and exact_level are both set; one is allowed");
+  }
+  if (request.has_max_level()) {
+    ASSIGN_OR_RETURN(arguments.max_level, ToLevel("max_level", request.max_level()));
+  }
+  if (request.has_exact_level()) {
+    ASSIGN_OR_RETURN(arguments.exact_level, ToLevel("exact_level", request.exact_level()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -192,7 +204,7 @@ absl::StatusOr<LoadArguments> CheckedLoad(const v1::LoadRequest& request, const 
                                           const RequestLimits& limits) {
   LoadArguments spec;
   ASSIGN_OR_RETURN(spec.request_id, ToRequestId(request.request_id()));
-  ASSIGN_OR_RETURN(spec.max_level, ToMaxLevel(request));
+  RETURN_IF_ERROR(ReadLevels(request, spec));
   if (request.slo_ms() > kMaxSloMs) return OutOfRange("slo_ms", request.slo_ms(), 0, kMaxSloMs);
   if (!v1::RecomputeCapability_IsValid(request.recompute())) {
     return OutOfRange("recompute", request.recompute(), v1::RECOMPUTE_CAPABILITY_NONE,

@@ -57,9 +57,10 @@ struct LoadArguments {
   adapt::RecomputeCapability capability = adapt::RecomputeCapability::kNone;
   absl::Duration limit;  // at least the SLO
   double weight = 1;
-  uint32_t num_tokens = 0;   // of the whole context
-  uint32_t skip_chunks = 0;  // at most the number of full chunks
-  std::optional<codec::Level> max_level;
+  uint32_t num_tokens = 0;                // of the whole context
+  uint32_t skip_chunks = 0;               // at most the number of full chunks
+  std::optional<codec::Level> max_level;  // at most one of the two is set
+  std::optional<codec::Level> exact_level;
   std::string request_id;
 };
 

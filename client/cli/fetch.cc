@@ -33,10 +33,10 @@ constexpr char kExamples[] = R"(Examples:
   sluice fetch --like cache.safetensors --slo 500 --record it.load out.safetensors
   sluice fetch --node /run/sluice/node.sock --like cache.safetensors --slo 500 out.safetensors
 Chunks to recompute are left out of OUT and named in its metadata (sluice_missing_chunks); the exit
-code is then 4. With --node, --level is the highest level wanted, not the only one.
-Time is from the start of the load to the chunk's last write, decoding included; throughput is that
-of the whole load while the chunk was on its way. Bytes are the chunk's, also those that the daemon
-had from a load just before, and those of finer levels that were not finished in time: "of no use".
+code is then 4. Time is from the start of the load to the chunk's last write, decoding included;
+throughput is that of the whole load while the chunk was on its way. Bytes are the chunk's, also
+those that the daemon had from a load just before, and those of finer levels that were not finished
+in time: "of no use".
 --check encodes the original once more: the exit code is 1 if a value is beyond the level's bound,
 or beyond twice the largest error of that, as of a chunk of another context.)";
 

@@ -112,7 +112,7 @@ absl::StatusOr<Fetched> LoadThroughNode(const FetchOptions& options, const Fetch
   load.block_ids = session.block_ids();
   load.slo_ms = options.slo_ms;
   load.capability = options.capability;
-  load.max_level = options.level;
+  load.exact_level = options.level;
   load.request_id = kRequestId;
   const absl::Time deadline = absl::Now() + absl::Milliseconds(options.slo_ms) + kAnswerGrace;
   Progress progress("loading chunks", plan.num_chunks());

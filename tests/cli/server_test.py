@@ -274,13 +274,15 @@ class NodeTest(harness.ServerTest):
         fetch = ["fetch", *CHUNK, "--node", self.socket, "--like", path, "--check", path, "--slo",
                  20000, self.path("out.safetensors")]
         self.assertIn("5 of 5 loaded chunks within the bound", self.sluice(*fetch).out)
-        result = self.sluice(*fetch, "--level", "lossless", "--json").json()
-        self.assertTrue(result["check"]["ok"])
+        for level in ("0", "lossless"):
+            result = self.sluice(*fetch, "--level", level, "--json").json()
+            self.assertTrue(result["check"]["ok"])
+            self.assertEqual({chunk["level"] for chunk in result["chunks"]}, {level})
         stats = self.sluice("stats", "--node", self.socket, "--json").json()
-        self.assertEqual((stats["loaded_chunks"], stats["pools"]), (10, 0))
+        self.assertEqual((stats["loaded_chunks"], stats["pools"]), (15, 0))
         self.assertIn("breaker closed", self.sluice("stats", "--node", self.socket).out)
         log = self.path("sluice-node.log").read_text()
-        self.assertEqual(log.count("event=load request=sluice-fetch "), 2, log)
+        self.assertEqual(log.count("event=load request=sluice-fetch "), 3, log)
         self.assertIn("event=save request=sluice-put ", log)
 
     def test_kept_transfers_are_told(self):

@@ -156,6 +156,20 @@ TEST_F(NodeServiceTest, LosslessIsBitExact) {
   EXPECT_EQ(Planes(kTarget, kChunks), Planes(kSource, kChunks));
 }
 
+TEST_F(NodeServiceTest, ExactLevelOrRecompute) {
+  StartAndSave();
+  for (const uint32_t level : {0, 2, 1}) {
+    auto request = LoadContext(kChunks, kTarget);
+    request.set_exact_level(level);
+    const Loaded loaded = Load(request);
+    ExpectAll(loaded, v1::RECOMPUTE_REASON_NONE);
+    for (const v1::ChunkOutcome& chunk : loaded.chunks) EXPECT_EQ(chunk.level(), level);
+  }
+  auto request = LoadContext(kChunks, kTarget);
+  request.set_exact_level(255);
+  ExpectAll(Load(request), v1::RECOMPUTE_REASON_NOT_STORED);
+}
+
 // What one engine saved from rows of tokens, another loads into packed blocks.
 TEST_F(NodeServiceTest, PackedPoolGetsTheSameElements) {
   StartAndSave(/*lossless=*/true);
@@ -428,7 +442,13 @@ TEST_F(NodeServiceTest, BadLoadsAreNamed) {
       {"listed before", [](v1::LoadRequest& r) { r.set_block_ids(5, r.block_ids(0)); }},
       {"slo_ms", [](v1::LoadRequest& r) { r.set_slo_ms(kMaxSloMs + 1); }},
       {"skip_chunks", [](v1::LoadRequest& r) { r.set_skip_chunks(kChunks + 1); }},
-      {"max_level", [](v1::LoadRequest& r) { r.set_max_level(254); }},
+      {"max_level is 254", [](v1::LoadRequest& r) { r.set_max_level(254); }},
+      {"exact_level is 8", [](v1::LoadRequest& r) { r.set_exact_level(8); }},
+      {"max_level and exact_level",
+       [](v1::LoadRequest& r) {
+         r.set_max_level(1);
+         r.set_exact_level(1);
+       }},
       {"recompute",
        [](v1::LoadRequest& r) { r.set_recompute(static_cast<v1::RecomputeCapability>(9)); }},
       {"request_id", [](v1::LoadRequest& r) { r.set_request_id(std::string(65, 'r')); }},
