@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -44,6 +46,9 @@ struct ChunkOutcome {
 
   bool operator==(const ChunkOutcome&) const = default;
 };
+
+// Told of outcomes that are final at the same time.
+using OnOutcomes = std::function<void(std::span<const ChunkOutcome>)>;
 
 v1::ChunkOutcome ToMessage(const ChunkOutcome& outcome);
 // A reason that this program does not know stays as it is; its name is "unknown".

@@ -23,7 +23,7 @@ double Seconds(adapt::TimeUs us) { return static_cast<double>(us) * 1e-6; }
 LoadSession::LoadSession(RemoteStore& store, SharedLink& link, TransferShare& share,
                          DecodePool& pool, const Loader::Config& config,
                          std::shared_ptr<const codec::Profile> profile, const LoadOptions& options,
-                         PlaneSink& sink, const OnOutcome& on_outcome, LoadControl* control)
+                         PlaneSink& sink, const OnOutcomes& on_outcomes, LoadControl* control)
     : store_(store),
       link_(link),
       share_(share),
@@ -31,7 +31,7 @@ LoadSession::LoadSession(RemoteStore& store, SharedLink& link, TransferShare& sh
       config_(config),
       profile_(std::move(profile)),
       options_(options),
-      on_outcome_(on_outcome),
+      on_outcomes_(on_outcomes),
       control_(control),
       start_us_(NowUs()),
       slo_us_(absl::ToInt64Microseconds(std::clamp(options.slo, absl::ZeroDuration(), kMaxSlo))),
@@ -105,6 +105,7 @@ LoadResult LoadSession::Run() {
     }
     JudgeServer();
   }
+  TellOutcomes();
   for (Chunk& chunk : chunks_) {
     result_.outcomes.push_back(std::move(chunk.outcome));
   }
@@ -274,6 +275,7 @@ void LoadSession::Carry(const adapt::Actions& actions) {
   for (const adapt::GiveUp& give_up : actions.give_ups) GiveUp(give_up);
   for (const adapt::Close& close : actions.closes) CloseChunk(close.chunk);
   for (uint32_t chunk : actions.loaded) FinishLoaded(chunk);
+  TellOutcomes();
   for (const adapt::Ask& ask : actions.asks) SendAsk(ask);
   if (actions.compute.has_value() && control_ != nullptr) {
     control_->OnCompute(chunks_[actions.compute->chunk].outcome.chunk_index);
@@ -417,7 +419,7 @@ void LoadSession::Finish(uint32_t chunk, RecomputeReason reason, const std::stri
   state.outcome.reason = reason;
   state.outcome.message = message;
   state.outcome.ms = Seconds((loaded ? state.written_us : NowUs()) - start_us_) * 1e3;
-  if (on_outcome_) on_outcome_(state.outcome);
+  if (on_outcomes_) untold_.push_back(state.outcome);
 }
 
 void LoadSession::FinishAll(RecomputeReason reason, const std::string& message) {
@@ -426,6 +428,12 @@ void LoadSession::FinishAll(RecomputeReason reason, const std::string& message) 
     CloseChunk(i);
     Finish(i, reason, message);
   }
+}
+
+void LoadSession::TellOutcomes() {
+  if (untold_.empty()) return;
+  on_outcomes_(untold_);
+  untold_.clear();
 }
 
 LoadSession::Failure LoadSession::WhyLate() const {

@@ -39,12 +39,10 @@ class LoadSession {
   // no base yet can be decoded at the finer level within this part of the time left.
   static constexpr double kPassOver = 0.5;
 
-  using OnOutcome = std::function<void(const ChunkOutcome&)>;
-
   // Everything that is referred to must outlive the session.
   LoadSession(RemoteStore& store, SharedLink& link, TransferShare& share, DecodePool& pool,
               const Loader::Config& config, std::shared_ptr<const codec::Profile> profile,
-              const LoadOptions& options, PlaneSink& sink, const OnOutcome& on_outcome,
+              const LoadOptions& options, PlaneSink& sink, const OnOutcomes& on_outcomes,
               LoadControl* control);
   ~LoadSession();
 
@@ -138,6 +136,7 @@ class LoadSession {
   void FinishLoaded(uint32_t chunk);
   void Finish(uint32_t chunk, RecomputeReason reason, const std::string& message);
   void FinishAll(RecomputeReason reason, const std::string& message);
+  void TellOutcomes();
   Failure WhyLate() const;
   bool ServerSilent() const;
 
@@ -148,7 +147,7 @@ class LoadSession {
   const Loader::Config& config_;
   const std::shared_ptr<const codec::Profile> profile_;
   const LoadOptions& options_;
-  const OnOutcome& on_outcome_;
+  const OnOutcomes& on_outcomes_;
   LoadControl* const control_;
   const adapt::TimeUs start_us_;
   const adapt::TimeUs slo_us_;
@@ -171,9 +170,10 @@ class LoadSession {
   ServerState server_ = ServerState::kUnknown;
   uint32_t computed_chunks_ = 0;  // of the context, as far as the planner knows
   size_t uncovered_ = 0;          // chunks
-  bool over_ = false;             // cancelled, or the sink failed
-  uint64_t memory_bytes_ = 0;     // for segments
-  uint64_t chunk_bytes_ = 0;      // decoded
+  std::vector<ChunkOutcome> untold_;
+  bool over_ = false;          // cancelled, or the sink failed
+  uint64_t memory_bytes_ = 0;  // for segments
+  uint64_t chunk_bytes_ = 0;   // decoded
   LoadResult result_;
   std::shared_ptr<LoadRecord> record_;  // if there is to be one
 };

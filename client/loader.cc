@@ -19,10 +19,9 @@ class StreamLoader final : public Loader {
       : store_(std::move(store)), config_(config), pool_(config.decode_threads) {}
 
   LoadResult Load(std::shared_ptr<const codec::Profile> profile, const LoadOptions& options,
-                  PlaneSink& sink, const std::function<void(const ChunkOutcome&)>& on_outcome,
-                  LoadControl* control) override {
+                  PlaneSink& sink, const OnOutcomes& on_outcomes, LoadControl* control) override {
     return LoadSession(*store_, link_, share_, pool_, config_, std::move(profile), options, sink,
-                       on_outcome, control)
+                       on_outcomes, control)
         .Run();
   }
 

@@ -96,13 +96,11 @@ class Loader {
   static std::unique_ptr<Loader> Create(std::shared_ptr<RemoteStore> store, Config config);
   virtual ~Loader() = default;
 
-  // `on_outcome` is called once per chunk as soon as it is final, from the calling thread. Nothing
-  // is written to a chunk after its outcome. `sink` is not used after the return.
+  // `on_outcomes` is told of every chunk once, as soon as it is final, from the calling thread.
+  // Nothing is written to a chunk after its outcome. `sink` is not used after the return.
   // `control` may be null.
   virtual LoadResult Load(std::shared_ptr<const codec::Profile> profile, const LoadOptions& options,
-                          PlaneSink& sink,
-                          const std::function<void(const ChunkOutcome&)>& on_outcome,
-                          LoadControl* control) = 0;
+                          PlaneSink& sink, const OnOutcomes& on_outcomes, LoadControl* control) = 0;
 
   struct LinkStatus {
     bool breaker_open = false;

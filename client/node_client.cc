@@ -4,6 +4,7 @@
 #include <grpcpp/security/credentials.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -127,8 +128,7 @@ class GrpcNodeClient : public NodeClient {
     return FromGrpc(stub_->UnregisterPool(&context, request, &response), "unregister pool");
   }
 
-  absl::StatusOr<LoadResult> Load(const NodeLoad& load,
-                                  const std::function<void(const ChunkOutcome&)>& on_outcome,
+  absl::StatusOr<LoadResult> Load(const NodeLoad& load, const OnOutcomes& on_outcomes,
                                   absl::Time deadline) override {
     v1::LoadRequest request;
     ToProto(load.identity, *request.mutable_identity());
@@ -145,9 +145,12 @@ class GrpcNodeClient : public NodeClient {
     LoadResult result;
     bool finished = false;
     for (v1::LoadEvent event; reader->Read(&event);) {
-      if (event.has_chunk()) {
-        result.outcomes.push_back(FromMessage(event.chunk()));
-        if (on_outcome) on_outcome(result.outcomes.back());
+      if (event.has_chunks()) {
+        const size_t told = result.outcomes.size();
+        for (const v1::ChunkOutcome& outcome : event.chunks().outcomes()) {
+          result.outcomes.push_back(FromMessage(outcome));
+        }
+        if (on_outcomes) on_outcomes(std::span(result.outcomes).subspan(told));
       } else if (event.has_summary()) {
         finished = true;
         result.bytes = event.summary().bytes();

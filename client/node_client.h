@@ -77,10 +77,9 @@ class NodeClient {
                                                 const std::optional<codec::Digest>& profile_id,
                                                 absl::Time deadline) = 0;
   virtual absl::Status UnregisterPool(uint64_t pool_id, absl::Time deadline) = 0;
-  // Returns when the daemon has sent its summary. `on_outcome` is called from this thread.
-  virtual absl::StatusOr<LoadResult> Load(
-      const NodeLoad& load, const std::function<void(const ChunkOutcome&)>& on_outcome,
-      absl::Time deadline) = 0;
+  // Returns when the daemon has sent its summary. `on_outcomes` is called from this thread.
+  virtual absl::StatusOr<LoadResult> Load(const NodeLoad& load, const OnOutcomes& on_outcomes,
+                                          absl::Time deadline) = 0;
   // Returns when every full chunk is durable. Aborted: the daemon could not store one.
   virtual absl::StatusOr<NodeSaved> Save(const NodeSave& save, absl::Time deadline) = 0;
   virtual absl::StatusOr<NodeStatus> Status(absl::Time deadline) = 0;

@@ -26,6 +26,10 @@ constexpr absl::Duration kUnregisterTimeout = absl::Seconds(30);
 // How long after its SLO a load may still wait for its engine to read outcomes.
 constexpr absl::Duration kReadGrace = absl::Seconds(1);
 
+// Of one message, so that it stays far below the 4 MiB that gRPC takes by default.
+constexpr size_t kMaxOutcomesPerEvent = 1024;
+constexpr size_t kMaxOutcomeMessageBytes = 512;
+
 // Has planes written into the engine's blocks.
 class BlockSink final : public PlaneSink {
  public:
@@ -53,10 +57,27 @@ class BlockSink final : public PlaneSink {
   const size_t blocks_per_chunk_;
 };
 
-v1::LoadEvent ToEvent(const ChunkOutcome& outcome) {
-  v1::LoadEvent event;
-  *event.mutable_chunk() = ToMessage(outcome);
-  return event;
+// The start of a message that may be long; whole characters of UTF-8, as the wire wants them.
+std::string_view Shortened(std::string_view message) {
+  if (message.size() <= kMaxOutcomeMessageBytes) return message;
+  size_t end = kMaxOutcomeMessageBytes;
+  while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xc0) == 0x80) --end;
+  return message.substr(0, end);
+}
+
+void WriteOutcomes(std::span<const ChunkOutcome> outcomes,
+                   grpc::ServerWriter<v1::LoadEvent>& writer) {
+  while (!outcomes.empty()) {
+    const size_t count = std::min(outcomes.size(), kMaxOutcomesPerEvent);
+    v1::LoadEvent event;
+    for (const ChunkOutcome& outcome : outcomes.first(count)) {
+      v1::ChunkOutcome& message = *event.mutable_chunks()->add_outcomes();
+      message = ToMessage(outcome);
+      message.set_message(std::string(Shortened(outcome.message)));
+    }
+    writer.Write(event);
+    outcomes = outcomes.subspan(count);
+  }
 }
 
 v1::SaveEvent ToEvent(const SaveProgress& progress) {
@@ -82,14 +103,13 @@ v1::SaveEvent ToEvent(const SaveProgress& progress) {
 
 // One answer for every chunk that was to be loaded, without loading.
 LoadResult RefuseAll(const LoadArguments& arguments, RecomputeReason reason,
-                     const std::string& message,
-                     const std::function<void(const ChunkOutcome&)>& send) {
+                     const std::string& message, const OnOutcomes& send) {
   LoadResult result;
   const auto num_chunks = static_cast<uint32_t>(arguments.context.chunk_keys.size());
   for (uint32_t i = arguments.skip_chunks; i < num_chunks; ++i) {
     result.outcomes.push_back({.chunk_index = i, .reason = reason, .message = message});
-    send(result.outcomes.back());
   }
+  send(result.outcomes);
   return result;
 }
 
@@ -214,8 +234,7 @@ grpc::Status NodeService::Query(grpc::ServerContext* server_context,
 }
 
 LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& pool,
-                                LoadControl* control, absl::Time arrival,
-                                const std::function<void(const ChunkOutcome&)>& send) {
+                                LoadControl* control, absl::Time arrival, const OnOutcomes& send) {
   if (control == nullptr) {
     return RefuseAll(arguments, RecomputeReason::kNodeBusy,
                      absl::StrCat("limits.loads: ", config_.max_loads, " loads are running"), send);
@@ -322,7 +341,9 @@ grpc::Status NodeService::Load(grpc::ServerContext* context, const v1::LoadReque
       static_cast<uint32_t>(arguments->context.chunk_keys.size()) - arguments->skip_chunks);
   writer->Write(started);
   // A failed write means that the engine is gone, which the load notices by itself.
-  const auto send = [writer](const ChunkOutcome& outcome) { writer->Write(ToEvent(outcome)); };
+  const auto send = [writer](std::span<const ChunkOutcome> outcomes) {
+    WriteOutcomes(outcomes, *writer);
+  };
   LoadResult result = RunLoad(*arguments, used_pool, entry.get(), arrival, send);
   result.ms = absl::ToDoubleMilliseconds(absl::Now() - arrival);
   v1::LoadEvent last;

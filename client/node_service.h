@@ -73,9 +73,9 @@ class NodeService final : public v1::Node::Service {
   // The pool with its profile, if that can be had now.
   absl::StatusOr<std::shared_ptr<RegisteredPool>> MakePool(grpc::ServerContext* context,
                                                            const v1::RegisterPoolRequest& request);
-  // Runs the load, or answers for it when there is no room. `send` sends an outcome.
+  // Runs the load, or answers for it when there is no room. `send` sends outcomes.
   LoadResult RunLoad(const LoadArguments& arguments, RegisteredPool& pool, LoadControl* control,
-                     absl::Time arrival, const std::function<void(const ChunkOutcome&)>& send);
+                     absl::Time arrival, const OnOutcomes& send);
   // Counts and logs a finished load, and sums it up.
   v1::LoadSummary Finish(const LoadArguments& arguments, const LoadResult& result);
   grpc::Status FollowSave(grpc::ServerContext* context, const std::shared_ptr<SaveTicket>& ticket,

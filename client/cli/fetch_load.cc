@@ -94,7 +94,9 @@ client::LoadResult LoadFromServer(const FetchOptions& options, const FetchPlan& 
   Progress progress("loading chunks", plan.num_chunks());
   uint64_t done = 0;
   return loader->Load(
-      plan.profile, load, sink, [&](const ChunkOutcome&) { progress.Update(++done); }, nullptr);
+      plan.profile, load, sink,
+      [&](std::span<const ChunkOutcome> outcomes) { progress.Update(done += outcomes.size()); },
+      nullptr);
 }
 
 absl::StatusOr<Fetched> LoadThroughNode(const FetchOptions& options, const FetchPlan& plan) {
@@ -118,7 +120,9 @@ absl::StatusOr<Fetched> LoadThroughNode(const FetchOptions& options, const Fetch
   Progress progress("loading chunks", plan.num_chunks());
   uint64_t done = 0;
   auto result = session.client().Load(
-      load, [&](const ChunkOutcome&) { progress.Update(++done); }, deadline);
+      load,
+      [&](std::span<const ChunkOutcome> outcomes) { progress.Update(done += outcomes.size()); },
+      deadline);
   if (!result.ok()) return ExplainNoNode(result.status(), options.node);
   for (const ChunkOutcome& outcome : result->outcomes) {
     if (outcome.reason != client::RecomputeReason::kNone) continue;

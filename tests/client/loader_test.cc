@@ -101,13 +101,18 @@ class LoaderTest : public testing::Test {
 
   LoadResult Load(const LoadOptions& options, LoadControl* control = nullptr) {
     std::map<uint32_t, ChunkOutcome> reported;
-    const auto on_outcome = [&](const ChunkOutcome& outcome) {
-      EXPECT_TRUE(reported.emplace(outcome.chunk_index, outcome).second) << "reported twice";
+    const auto on_outcomes = [&](std::span<const ChunkOutcome> outcomes) {
+      EXPECT_FALSE(outcomes.empty());
+      for (const ChunkOutcome& outcome : outcomes) {
+        EXPECT_TRUE(reported.emplace(outcome.chunk_index, outcome).second) << "reported twice";
+      }
+      ++told_;
     };
+    told_ = 0;
     LoadOptions recorded = options;
     recorded.record = true;
     LoadResult result =
-        loader_->Load(Context().SharedProfile(), recorded, sink_, on_outcome, control);
+        loader_->Load(Context().SharedProfile(), recorded, sink_, on_outcomes, control);
     ExpectReplays(*result.record);
     EXPECT_EQ(reported.size(), result.outcomes.size());
     for (const ChunkOutcome& outcome : result.outcomes) {
@@ -155,6 +160,7 @@ class LoaderTest : public testing::Test {
   std::shared_ptr<ScriptedStore> store_;
   std::unique_ptr<Loader> loader_;
   MemorySink sink_;
+  int told_ = 0;  // how often the last load told of outcomes
 };
 
 bool IsFor(const FetchAsk& ask, uint32_t chunk) {
@@ -473,6 +479,7 @@ TEST_F(LoaderTest, AnUnknownNamespaceIsNotStored) {
   Start(script);
   for (int i = 0; i < 5; ++i) {
     ExpectAll(Load(Context().Options()), RecomputeReason::kNotStored);
+    EXPECT_EQ(told_, 1);
   }
   EXPECT_FALSE(loader_->link_status().breaker_open);
 }
@@ -495,6 +502,7 @@ TEST_F(LoaderTest, MemoryLimitsTheLevelNotTheCoverage) {
   config.memory_limit_bytes = 1000;
   Start({}, config);
   ExpectAll(Load(Context().Options()), RecomputeReason::kNodeBusy);
+  EXPECT_EQ(told_, 1);  // given up by one plan
 }
 
 TEST_F(LoaderTest, ACancelledLoadEndsAtOnce) {

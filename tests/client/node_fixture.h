@@ -139,6 +139,7 @@ class NodeFixture : public ::testing::Test {
     v1::LoadStarted started;
     std::vector<v1::ChunkOutcome> chunks;
     v1::LoadSummary summary;
+    int outcome_events = 0;
     int events_after_summary = 0;
   };
 
@@ -155,7 +156,9 @@ class NodeFixture : public ::testing::Test {
     while (reader.Read(&event)) {
       loaded.events_after_summary += over;
       if (event.has_started()) loaded.started = event.started();
-      if (event.has_chunk()) loaded.chunks.push_back(event.chunk());
+      loaded.chunks.insert(loaded.chunks.end(), event.chunks().outcomes().begin(),
+                           event.chunks().outcomes().end());
+      loaded.outcome_events += event.has_chunks();
       if (event.has_summary()) loaded.summary = event.summary();
       over = over || event.has_summary();
     }

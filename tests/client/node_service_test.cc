@@ -304,6 +304,32 @@ TEST_F(NodeServiceTest, StoppingCancelsLoads) {
   ExpectAll(Load(LoadContext(kChunks, kTarget)), v1::RECOMPUTE_REASON_CANCELLED);
 }
 
+// Outcomes that are known together travel together.
+TEST_F(NodeServiceTest, RefusedLoadIsAFewMessages) {
+  constexpr uint32_t kManyChunks = 16 * 1024 + 1;
+  NodeService::Config config;
+  config.max_loads = 0;
+  Start({}, config);
+  const BlockLayout layout =
+      HeadMajorLayout(SmallGeometry(1, 1, 2), kManyChunks * kPerChunk, kBlockTokens);
+  const ShmPool shm(layout.pool_bytes);
+  ASSERT_TRUE(Register(PoolRequest(layout, shm)).ok());
+  const Loaded busy = Load(LoadContext(kManyChunks, 0));
+  EXPECT_EQ(busy.outcome_events, 17);
+  ASSERT_EQ(busy.chunks.size(), kManyChunks);
+  for (uint32_t i = 0; i < kManyChunks; ++i) {
+    ASSERT_EQ(busy.chunks[i].chunk_index(), i);
+    ASSERT_EQ(busy.chunks[i].reason(), v1::RECOMPUTE_REASON_NODE_BUSY);
+  }
+  EXPECT_EQ(busy.summary.recompute_chunks(), kManyChunks);
+}
+
+TEST_F(NodeServiceTest, UnknownContextIsOneMessage) {
+  Start();
+  ASSERT_TRUE(Register(PoolRequest()).ok());
+  EXPECT_EQ(Load(LoadContext(kChunks, kTarget)).outcome_events, 1);
+}
+
 // More outcomes than fit between the two ends, and an engine that reads none: the load is over all
 // the same, and its slot is free.
 TEST_F(NodeServiceTest, EngineThatDoesNotReadHoldsNoLoad) {
