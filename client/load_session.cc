@@ -9,13 +9,6 @@
 namespace sluice::client {
 namespace {
 
-// Decoding a group takes about four times its output: for symbols, coefficients and sums.
-constexpr uint64_t kScratchPerOutputByte = 4;
-
-uint64_t FrameQueueBytes(uint64_t memory_limit_bytes) {
-  return std::clamp<uint64_t>(memory_limit_bytes / 8, kMaxFrameBytes, 16 * kMaxFrameBytes);
-}
-
 double Seconds(adapt::TimeUs us) { return static_cast<double>(us) * 1e-6; }
 
 }  // namespace
@@ -33,28 +26,17 @@ LoadSession::LoadSession(RemoteStore& store, SharedLink& link, TransferShare& sh
       options_(options),
       on_outcomes_(on_outcomes),
       control_(control),
-      start_us_(NowUs()),
-      slo_us_(absl::ToInt64Microseconds(std::clamp(options.slo, absl::ZeroDuration(), kMaxSlo))),
-      limit_us_(std::max(slo_us_, absl::ToInt64Microseconds(std::min(options.limit, kMaxSlo)))),
-      deadline_(absl::Now() + absl::Microseconds(limit_us_)),
+      terms_(MakeTerms(config, *profile_, options, pool.num_threads(), NowUs())),
+      deadline_(absl::Now() + absl::Microseconds(terms_.limit_us)),
       chunks_(options.chunk_keys.size() -
               std::min<size_t>(options.skip_chunks, options.chunk_keys.size())),
       events_(FrameQueueBytes(config.memory_limit_bytes)),
-      decoder_(pool, profile_, sink, events_, chunks_.size(), start_us_ + limit_us_),
+      decoder_(pool, profile_, sink, events_, chunks_.size(), terms_.start_us + terms_.limit_us),
       fetch_(store, events_, options.namespace_digest, options.load_id, deadline_),
       uncovered_(chunks_.size()) {
   for (uint32_t i = 0; i < chunks_.size(); ++i) {
     chunks_[i].outcome.chunk_index = options_.skip_chunks + i;
   }
-  const uint64_t scratch = kScratchPerOutputByte * pool.num_threads() *
-                           LargestGroupBytes(*profile_, options.chunk_tokens);
-  // One frame waits, one is being read.
-  const uint64_t frames = FrameQueueBytes(config.memory_limit_bytes) + 2 * kMaxFrameBytes;
-  const uint64_t limit = config.memory_limit_bytes;
-  for (size_t group = 0; group < profile_->groups().size(); ++group) {
-    chunk_bytes_ += GroupBytes(*profile_, group, options.chunk_tokens);
-  }
-  memory_bytes_ = limit > scratch + frames ? limit - scratch - frames : 1;
 }
 
 LoadSession::~LoadSession() {
@@ -76,7 +58,7 @@ void LoadSession::StartRecord() {
   record_->start = absl::Now();
   record_->chunk_tokens = options_.chunk_tokens;
   record_->first_chunk = options_.skip_chunks;
-  record_->slo_us = slo_us_;
+  record_->slo_us = terms_.slo_us;
 }
 
 void LoadSession::EndRecord() {
@@ -94,12 +76,12 @@ void LoadSession::EndRecord() {
 
 LoadResult LoadSession::Run() {
   StartRecord();
-  if (slo_us_ == 0) {
+  if (terms_.slo_us == 0) {
     FinishAll(RecomputeReason::kLate, "the SLO leaves no time to load");
   } else if (!chunks_.empty() && !link_.Allow()) {
     FinishAll(RecomputeReason::kBreakerOpen, "the server failed just now and is left alone");
   } else if (!chunks_.empty()) {
-    if (WorthAsking() && Lookup()) {
+    if (MayAsk() && Lookup()) {
       JoinLink();
       RunPlan();
     }
@@ -109,31 +91,24 @@ LoadResult LoadSession::Run() {
   for (Chunk& chunk : chunks_) {
     result_.outcomes.push_back(std::move(chunk.outcome));
   }
-  result_.ms = Seconds(NowUs() - start_us_) * 1e3;
+  result_.ms = Seconds(NowUs() - terms_.start_us) * 1e3;
   EndRecord();
   return std::move(result_);
 }
 
-bool LoadSession::WorthAsking() {
-  if (options_.capability == adapt::RecomputeCapability::kNone || options_.compute_us.empty()) {
-    return true;
-  }
-  adapt::TimeUs compute_us = 0;
-  for (const Chunk& chunk : chunks_) compute_us += ComputeUs(chunk);
-  compute_us = AtPace(compute_us);
-  const adapt::TimeUs rtt_us = link_.View().rtt_us;
-  // Lookup and first base take a round trip each.
-  if (compute_us > 2 * rtt_us) return true;
+bool LoadSession::MayAsk() {
+  const adapt::LinkView link = link_.View();
+  if (WorthAsking(options_, ComputeScale(), link)) return true;
   FinishAll(RecomputeReason::kComputeFaster,
-            absl::StrCat("computing takes ", compute_us / 1000, " ms, a round trip to the server ",
-                         rtt_us / 1000, " ms"));
+            absl::StrCat("computing takes ", ComputeAllUs(options_, ComputeScale()) / 1000,
+                         " ms, a round trip to the server ", link.rtt_us / 1000, " ms"));
   return false;
 }
 
 // False when the load is over already.
 bool LoadSession::Lookup() {
-  const absl::Time until = absl::Now() + kLookupShare * absl::Microseconds(slo_us_) -
-                           absl::Microseconds(NowUs() - start_us_);
+  const absl::Time until = absl::Now() + kLookupShare * absl::Microseconds(terms_.slo_us) -
+                           absl::Microseconds(NowUs() - terms_.start_us);
   const auto keys = std::span(options_.chunk_keys).subspan(options_.skip_chunks);
   absl::StatusOr<std::vector<ChunkManifest>> manifests =
       store_.Lookup(options_.namespace_digest, keys, until,
@@ -159,7 +134,7 @@ bool LoadSession::Lookup() {
   const std::string message(manifests.status().message());
   const absl::StatusCode code = manifests.status().code();
   const Failure failure = FailureOf(code, message);
-  const bool short_wait = absl::Microseconds(NowUs() - start_us_) < kVerdictAfter;
+  const bool short_wait = absl::Microseconds(NowUs() - terms_.start_us) < kVerdictAfter;
   if (failure.reason != RecomputeReason::kServerUnavailable) {
     server_ = ServerState::kAnswered;
     FinishAll(failure.reason, message);
@@ -173,22 +148,9 @@ bool LoadSession::Lookup() {
 }
 
 void LoadSession::JoinLink() {
-  adapt::LoadSpec spec;
-  spec.start_us = start_us_;
-  spec.slo_us = slo_us_;
-  spec.limit_us = limit_us_;
-  spec.reserve_us = std::min(absl::ToInt64Microseconds(config_.reserve), slo_us_ / 4);
-  spec.reserve_us = std::min(spec.reserve_us + AtPace(options_.tail_us), slo_us_);
-  spec.capability = options_.capability;
-  spec.loss_stop = config_.loss_stop;
-  spec.memory_bytes = memory_bytes_;
-  spec.weight = options_.weight;
+  adapt::LoadSpec spec = MakeSpec(terms_, config_, options_, ComputeScale());
   for (Chunk& chunk : chunks_) {
-    for (size_t i = spec.decode_us.size(); i < chunk.plan.steps.size(); ++i) {
-      spec.decode_us.push_back(pool_.DecodeUs(chunk.plan.steps[i].level, chunk_bytes_));
-    }
-    spec.chunks.push_back(std::move(chunk.plan.ladder));
-    if (!options_.compute_us.empty()) spec.compute_us.push_back(ComputeUs(chunk));
+    AddChunk(terms_, options_, pool_, chunk.outcome.chunk_index, chunk.plan, spec);
   }
   std::unique_ptr<EventLog> log;
   if (record_ != nullptr) {
@@ -199,13 +161,8 @@ void LoadSession::JoinLink() {
       std::move(spec), [this] { events_.Wake(); }, std::move(log));
 }
 
-adapt::TimeUs LoadSession::AtPace(adapt::TimeUs compute_us) const {
-  const double scale = control_ == nullptr ? 1 : control_->compute_pace().scale;
-  return static_cast<adapt::TimeUs>(static_cast<double>(compute_us) * scale);
-}
-
-adapt::TimeUs LoadSession::ComputeUs(const Chunk& chunk) const {
-  return options_.compute_us[chunk.outcome.chunk_index];
+double LoadSession::ComputeScale() const {
+  return control_ == nullptr ? 1 : control_->compute_pace().scale;
 }
 
 void LoadSession::RunPlan() {
@@ -397,7 +354,8 @@ void LoadSession::GiveUp(const adapt::GiveUp& give_up) {
       break;
     case adapt::GiveUpReason::kTooLarge:
       why = {RecomputeReason::kNodeBusy,
-             absl::StrCat("its bytes do not fit into a load's memory of ", memory_bytes_), false};
+             absl::StrCat("its bytes do not fit into a load's memory of ", terms_.memory_bytes),
+             false};
       break;
   }
   CloseChunk(give_up.chunk);
@@ -418,7 +376,7 @@ void LoadSession::Finish(uint32_t chunk, RecomputeReason reason, const std::stri
   const bool loaded = reason == RecomputeReason::kNone;
   state.outcome.reason = reason;
   state.outcome.message = message;
-  state.outcome.ms = Seconds((loaded ? state.written_us : NowUs()) - start_us_) * 1e3;
+  state.outcome.ms = Seconds((loaded ? state.written_us : NowUs()) - terms_.start_us) * 1e3;
   if (on_outcomes_) untold_.push_back(state.outcome);
 }
 

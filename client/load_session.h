@@ -19,6 +19,7 @@
 #include "client/load_decoder.h"
 #include "client/load_events.h"
 #include "client/load_plan.h"
+#include "client/load_spec.h"
 #include "client/loader.h"
 #include "client/shared_link.h"
 #include "client/transfer_share.h"
@@ -27,8 +28,7 @@ namespace sluice::client {
 
 class LoadSession {
  public:
-  static constexpr absl::Duration kMaxSlo = absl::Minutes(10);  // and limit
-  static constexpr double kLookupShare = 0.5;                   // of the SLO, for the lookup
+  static constexpr double kLookupShare = 0.5;  // of the SLO, for the lookup
   // Silence that is shorter than this is not held against the server.
   static constexpr absl::Duration kVerdictAfter = absl::Milliseconds(50);
   // A stream that breaks is opened again: at once, and then after pauses that double.
@@ -98,9 +98,9 @@ class LoadSession {
   // What an error of the lookup or of the whole stream says of the chunks.
   static Failure FailureOf(absl::StatusCode code, const std::string& message);
 
+  // False when computing is faster than asking; the load is over then.
+  bool MayAsk();
   bool Lookup();
-  // False when computing is faster than asking.
-  bool WorthAsking();
   void JoinLink();
   void RunPlan();
   void Reconnect();
@@ -120,8 +120,7 @@ class LoadSession {
   void Cover(Chunk& chunk);
   void PollControl();
 
-  adapt::TimeUs ComputeUs(const Chunk& chunk) const;  // forecast
-  adapt::TimeUs AtPace(adapt::TimeUs compute_us) const;
+  double ComputeScale() const;
   void StartRecord();
   void EndRecord();
 
@@ -149,9 +148,7 @@ class LoadSession {
   const LoadOptions& options_;
   const OnOutcomes& on_outcomes_;
   LoadControl* const control_;
-  const adapt::TimeUs start_us_;
-  const adapt::TimeUs slo_us_;
-  const adapt::TimeUs limit_us_;
+  const LoadTerms terms_;
   const absl::Time deadline_;
 
   std::vector<Chunk> chunks_;  // without the skipped ones
@@ -171,9 +168,7 @@ class LoadSession {
   uint32_t computed_chunks_ = 0;  // of the context, as far as the planner knows
   size_t uncovered_ = 0;          // chunks
   std::vector<ChunkOutcome> untold_;
-  bool over_ = false;          // cancelled, or the sink failed
-  uint64_t memory_bytes_ = 0;  // for segments
-  uint64_t chunk_bytes_ = 0;   // decoded
+  bool over_ = false;  // cancelled, or the sink failed
   LoadResult result_;
   std::shared_ptr<LoadRecord> record_;  // if there is to be one
 };

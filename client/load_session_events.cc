@@ -168,8 +168,8 @@ void LoadSession::SubmitDecode(uint32_t chunk, size_t group) {
 }
 
 bool LoadSession::MayPassOverBase(codec::Level level) const {
-  const adapt::TimeUs decode_us = pool_.DecodeUs(level, chunk_bytes_ * uncovered_);
-  const adapt::TimeUs left_us = start_us_ + slo_us_ - NowUs();
+  const adapt::TimeUs decode_us = pool_.DecodeUs(level, terms_.chunk_bytes * uncovered_);
+  const adapt::TimeUs left_us = terms_.start_us + terms_.slo_us - NowUs();
   return decode_us > 0 && static_cast<double>(decode_us) < kPassOver * static_cast<double>(left_us);
 }
 
