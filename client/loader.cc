@@ -1,9 +1,13 @@
 #include "client/loader.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "adapt/planner.h"
 #include "client/decode_pool.h"
+#include "client/load_plan.h"
 #include "client/load_session.h"
+#include "client/load_spec.h"
 #include "client/shared_link.h"
 #include "client/transfer_share.h"
 
@@ -23,6 +27,27 @@ class StreamLoader final : public Loader {
     return LoadSession(*store_, link_, share_, pool_, config_, std::move(profile), options, sink,
                        on_outcomes, control)
         .Run();
+  }
+
+  uint32_t CountPlanned(const codec::Profile& profile, const LoadOptions& options,
+                        std::span<const ChunkManifest> manifests,
+                        const adapt::ComputePace& pace) const override {
+    const adapt::LinkView link = link_.View();
+    if (!WorthAsking(options, pace.scale, link)) return 0;
+    const LoadTerms terms = MakeTerms(config_, profile, options, pool_.num_threads(), NowUs());
+    adapt::LoadSpec spec = MakeSpec(terms, config_, options, pace.scale);
+    for (uint32_t i = 0; i < manifests.size(); ++i) {
+      const uint32_t chunk_index = options.skip_chunks + i;
+      ChunkPlan plan = PlanChunk(profile, options, chunk_index, manifests[i]);
+      AddChunk(terms, options, pool_, chunk_index, plan, spec);
+    }
+    adapt::LoadPlanner planner(std::move(spec));
+    const adapt::Actions actions = planner.Apply(adapt::Tick{link, pace}, terms.start_us);
+    auto planned = static_cast<uint32_t>(manifests.size());
+    for (const adapt::GiveUp& give_up : actions.give_ups) {
+      planned = std::min(planned, give_up.chunk);
+    }
+    return planned;
   }
 
   LinkStatus link_status() const override {

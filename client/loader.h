@@ -102,6 +102,12 @@ class Loader {
   virtual LoadResult Load(std::shared_ptr<const codec::Profile> profile, const LoadOptions& options,
                           PlaneSink& sink, const OnOutcomes& on_outcomes, LoadControl* control) = 0;
 
+  // Chunks from the start that Load would ask for at its start, with these manifests of the chunks
+  // that are not skipped. Asks for nothing and changes nothing.
+  virtual uint32_t CountPlanned(const codec::Profile& profile, const LoadOptions& options,
+                                std::span<const ChunkManifest> manifests,
+                                const adapt::ComputePace& pace) const = 0;
+
   struct LinkStatus {
     bool breaker_open = false;
     double bytes_per_s = 0;

@@ -161,7 +161,8 @@ bool NodeService::Stop(absl::Time deadline) {
 absl::StatusOr<std::shared_ptr<RegisteredPool>> NodeService::MakePool(
     grpc::ServerContext* context, const v1::RegisterPoolRequest& request) {
   ASSIGN_OR_RETURN(BlockLayout layout, CheckedLayout(request));
-  ASSIGN_OR_RETURN(const std::optional<codec::Digest> profile_id, CheckedProfileId(request));
+  ASSIGN_OR_RETURN(const std::optional<codec::Digest> profile_id,
+                   CheckedProfileId(request.profile_id()));
   ASSIGN_OR_RETURN(std::unique_ptr<BlockPool> blocks,
                    BlockPool::Map(request.shm_name(), std::move(layout)));
   if (!profile_id) {
@@ -210,27 +211,18 @@ grpc::Status NodeService::UnregisterPool(grpc::ServerContext* context,
   return ToGrpc(status);
 }
 
-grpc::Status NodeService::Query(grpc::ServerContext* server_context,
-                                const v1::QueryRequest* request, v1::QueryResponse* response) {
-  const auto pool = pools_.Find(request->pool_id());
-  RETURN_GRPC_IF_ERROR(pool.status());
-  const auto arguments = CheckedQuery(*request, (*pool)->profile_id(), config_.requests);
-  RETURN_GRPC_IF_ERROR(arguments.status());
-  if (loader_->link_status().breaker_open) {
-    return ToGrpc(absl::UnavailableError(
-        absl::StrCat("the breaker towards ", store_->address(), " is open after recent failures")));
-  }
-  const ContextKeys& context = arguments->context;
-  const auto manifests =
-      store_->Lookup(context.namespace_digest, context.chunk_keys, absl::Now() + arguments->timeout,
-                     [server_context] { return server_context->IsCancelled(); });
-  if (absl::IsNotFound(manifests.status())) return grpc::Status::OK;  // nothing of that namespace
-  RETURN_GRPC_IF_ERROR(manifests.status());
-  const auto gap = std::find_if(manifests->begin(), manifests->end(),
-                                [](const ChunkManifest& manifest) { return !manifest.found; });
-  response->set_stored_tokens(static_cast<uint32_t>(gap - manifests->begin()) *
-                              context.descriptor.chunk_tokens);
-  return grpc::Status::OK;
+LoadOptions NodeService::OptionsFor(const ContextKeys& context, uint32_t num_tokens) const {
+  LoadOptions options;
+  options.namespace_digest = context.namespace_digest;
+  options.chunk_keys = context.chunk_keys;
+  options.chunk_tokens = context.descriptor.chunk_tokens;
+  const auto num_chunks = static_cast<uint32_t>(context.chunk_keys.size());
+  PrefillCosts::Forecast forecast =
+      prefill_costs_.Predict(PrefillModel(context.descriptor), num_chunks, options.chunk_tokens,
+                             num_tokens - num_chunks * options.chunk_tokens);
+  options.compute_us = std::move(forecast.chunk_us);
+  options.tail_us = forecast.tail_us;
+  return options;
 }
 
 LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& pool,
@@ -251,23 +243,13 @@ LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& 
                      std::string(profile.status().message()), send);
   }
   BlockSink sink(pool, **profile, arguments.block_ids, blocks_per_chunk);
-  LoadOptions options;
-  options.namespace_digest = context.namespace_digest;
-  options.chunk_keys = context.chunk_keys;
-  options.chunk_tokens = context.descriptor.chunk_tokens;
+  LoadOptions options = OptionsFor(context, arguments.num_tokens);
   options.skip_chunks = arguments.skip_chunks;
   // The SLO runs from the arrival of the request; hashing a long context takes its share.
   options.slo = std::max(arguments.slo - (absl::Now() - arrival), absl::ZeroDuration());
   options.limit = std::max(arguments.limit - (absl::Now() - arrival), absl::ZeroDuration());
   options.weight = arguments.weight;
   options.capability = arguments.capability;
-  const uint32_t num_chunks = static_cast<uint32_t>(context.chunk_keys.size());
-  const uint32_t chunk_tokens = context.descriptor.chunk_tokens;
-  PrefillCosts::Forecast forecast =
-      prefill_costs_.Predict(PrefillModel(context.descriptor), num_chunks, chunk_tokens,
-                             arguments.num_tokens - num_chunks * chunk_tokens);
-  options.compute_us = std::move(forecast.chunk_us);
-  options.tail_us = forecast.tail_us;
   options.max_level = arguments.max_level;
   options.exact_level = arguments.exact_level;
   options.load_id = arguments.request_id;

@@ -73,6 +73,11 @@ class NodeService final : public v1::Node::Service {
   // The pool with its profile, if that can be had now.
   absl::StatusOr<std::shared_ptr<RegisteredPool>> MakePool(grpc::ServerContext* context,
                                                            const v1::RegisterPoolRequest& request);
+  // What a query is about: a pool, or planes and a profile.
+  struct Queried;
+  absl::StatusOr<Queried> FindQueried(const v1::QueryRequest& request) const;
+  // What a load of a context of `num_tokens` tokens is told of it.
+  LoadOptions OptionsFor(const ContextKeys& context, uint32_t num_tokens) const;
   // Runs the load, or answers for it when there is no room. `send` sends outcomes.
   LoadResult RunLoad(const LoadArguments& arguments, RegisteredPool& pool, LoadControl* control,
                      absl::Time arrival, const OnOutcomes& send);

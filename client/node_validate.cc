@@ -193,10 +193,22 @@ absl::StatusOr<BlockLayout> CheckedLayout(const v1::RegisterPoolRequest& request
   return layout;
 }
 
-absl::StatusOr<std::optional<codec::Digest>> CheckedProfileId(
-    const v1::RegisterPoolRequest& request) {
-  if (request.profile_id().empty()) return std::nullopt;
-  return codec::DigestFromBytes(request.profile_id(), "profile_id");
+absl::StatusOr<std::optional<codec::Digest>> CheckedProfileId(const std::string& profile_id) {
+  if (profile_id.empty()) return std::nullopt;
+  return codec::DigestFromBytes(profile_id, "profile_id");
+}
+
+absl::StatusOr<codec::Geometry> CheckedGeometry(const v1::QueryRequest& request) {
+  if (request.pool_id() != 0) {
+    return absl::InvalidArgumentError(
+        "pool_id is set, and geometry or profile_id too; they are the pool's");
+  }
+  if (!request.has_geometry()) {
+    return absl::InvalidArgumentError("geometry is not set, and pool_id is 0; set one of them");
+  }
+  ASSIGN_OR_RETURN(codec::Geometry geometry, ToGeometry(request.geometry()));
+  RETURN_IF_ERROR(geometry.Validate());
+  return geometry;
 }
 
 absl::StatusOr<LoadArguments> CheckedLoad(const v1::LoadRequest& request, const BlockLayout& layout,
@@ -291,8 +303,11 @@ absl::StatusOr<QueryArguments> CheckedQuery(const v1::QueryRequest& request,
   if (request.timeout_ms() == 0 || request.timeout_ms() > kMaxQueryMs) {
     return OutOfRange("timeout_ms", request.timeout_ms(), 1, kMaxQueryMs);
   }
+  if (request.slo_ms() > kMaxSloMs) return OutOfRange("slo_ms", request.slo_ms(), 0, kMaxSloMs);
   QueryArguments spec;
   spec.timeout = absl::Milliseconds(request.timeout_ms());
+  spec.slo = absl::Milliseconds(request.slo_ms() == 0 ? kMaxSloMs : request.slo_ms());
+  spec.num_tokens = static_cast<uint32_t>(request.token_ids_size());
   ASSIGN_OR_RETURN(spec.context,
                    ToContext(request.identity(), request.token_ids(), profile_id, limits));
   return spec;

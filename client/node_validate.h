@@ -39,9 +39,11 @@ struct RequestLimits {
 // Everything but the mapping itself.
 absl::StatusOr<BlockLayout> CheckedLayout(const v1::RegisterPoolRequest& request);
 
-// The pool's profile; none means the built-in one.
-absl::StatusOr<std::optional<codec::Digest>> CheckedProfileId(
-    const v1::RegisterPoolRequest& request);
+// The profile that a request names; none means the built-in one.
+absl::StatusOr<std::optional<codec::Digest>> CheckedProfileId(const std::string& profile_id);
+
+// The planes of a query without a pool. Geometry::Validate has passed.
+absl::StatusOr<codec::Geometry> CheckedGeometry(const v1::QueryRequest& request);
 
 // A context: whose it is and how it is cut into chunks.
 struct ContextKeys {
@@ -74,6 +76,8 @@ struct SaveArguments {
 struct QueryArguments {
   ContextKeys context;
   absl::Duration timeout;
+  absl::Duration slo;       // the longest there is if the request has none
+  uint32_t num_tokens = 0;  // of the whole context
 };
 
 // `layout` and `profile_id` are those of the request's pool.

@@ -484,6 +484,32 @@ TEST_F(LoaderTest, AnUnknownNamespaceIsNotStored) {
   EXPECT_FALSE(loader_->link_status().breaker_open);
 }
 
+TEST_F(LoaderTest, CountsWhatALoadWouldAskForAndAsksForNothing) {
+  std::vector<ChunkManifest> manifests;
+  for (const std::string& container : Context().containers) {
+    manifests.push_back(ManifestOf(container));
+  }
+  LoadOptions options = Context().Options();
+  options.capability = RecomputeCapability::kSuffix;
+  const auto count = [&] {
+    return loader_->CountPlanned(Context().profile, options, manifests, {});
+  };
+  Start({});
+  EXPECT_EQ(count(), 6u);
+  manifests[4].start_token += 1;  // of another context: it cuts the suffix
+  EXPECT_EQ(count(), 4u);
+  options.compute_us.assign(6, 0);
+  EXPECT_EQ(count(), 0u);
+  EXPECT_EQ(store_->num_lookups() + store_->num_streams(), 0);
+  EXPECT_EQ(loader_->link_status().bytes_per_s, 0);
+
+  Loader::Config config;
+  config.memory_limit_bytes = 1000;
+  Start({}, config);
+  options.compute_us.clear();
+  EXPECT_EQ(count(), 0u);
+}
+
 TEST_F(LoaderTest, MemoryLimitsTheLevelNotTheCoverage) {
   const uint64_t chunk_bytes = Context().LevelBytes(0, 2);
   Loader::Config config;

@@ -73,14 +73,7 @@ class NodeFixture : public ::testing::Test {
     request.set_pool_bytes(layout.pool_bytes);
     request.set_num_blocks(layout.num_blocks);
     request.set_block_tokens(layout.block_tokens);
-    for (const codec::PlaneSpec& plane : layout.geometry.planes) {
-      v1::PlaneSpec* message = request.mutable_geometry()->add_planes();
-      message->set_kind(static_cast<v1::PlaneKind>(plane.kind));
-      message->set_model_layer(plane.model_layer);
-      message->set_num_heads(plane.num_heads);
-      message->set_head_dim(plane.head_dim);
-      message->set_element_type(static_cast<v1::ElementType>(plane.element_type));
-    }
+    ToMessage(layout.geometry, *request.mutable_geometry());
     for (const PlaneLayout& plane : layout.planes) {
       v1::PlaneLayout* message = request.add_layouts();
       message->set_offset_bytes(plane.offset_bytes);
@@ -94,6 +87,17 @@ class NodeFixture : public ::testing::Test {
       message->set_dim_stride_bytes(plane.dim_stride_bytes);
     }
     return request;
+  }
+
+  static void ToMessage(const codec::Geometry& geometry, v1::Geometry& out) {
+    for (const codec::PlaneSpec& plane : geometry.planes) {
+      v1::PlaneSpec* message = out.add_planes();
+      message->set_kind(static_cast<v1::PlaneKind>(plane.kind));
+      message->set_model_layer(plane.model_layer);
+      message->set_num_heads(plane.num_heads);
+      message->set_head_dim(plane.head_dim);
+      message->set_element_type(static_cast<v1::ElementType>(plane.element_type));
+    }
   }
 
   grpc::Status Register(const v1::RegisterPoolRequest& request) {
@@ -132,6 +136,38 @@ class NodeFixture : public ::testing::Test {
     request.set_slo_ms(kSloMs);
     request.set_recompute(v1::RECOMPUTE_CAPABILITY_ANY);
     return request;
+  }
+
+  // Without a pool.
+  v1::QueryRequest QueryOf(uint32_t num_chunks) const {
+    const auto load = LoadContext(num_chunks, 0);
+    v1::QueryRequest request;
+    *request.mutable_identity() = load.identity();
+    *request.mutable_token_ids() = load.token_ids();
+    ToMessage(layout_.geometry, *request.mutable_geometry());
+    request.set_timeout_ms(kSloMs);
+    return request;
+  }
+
+  v1::QueryResponse Query(const v1::QueryRequest& request) {
+    grpc::ClientContext context;
+    v1::QueryResponse response;
+    status_ = node_->Query(&context, request, &response);
+    return response;
+  }
+
+  // Tells of prefills of a chunk that took so long.
+  grpc::Status ReportPrefills(double ms) {
+    v1::ReportPrefillRequest report;
+    report.mutable_identity()->set_model("m");
+    for (int i = 0; i < 4; ++i) {
+      v1::PrefillTiming* timing = report.add_timings();
+      timing->set_new_tokens(kChunkTokens);
+      timing->set_ms(ms);
+    }
+    grpc::ClientContext context;
+    v1::ReportPrefillResponse response;
+    return node_->ReportPrefill(&context, report, &response);
   }
 
   struct Loaded {
@@ -192,7 +228,7 @@ class NodeFixture : public ::testing::Test {
   std::string socket_;
   std::string profile_folder_;  // of the daemon; empty for none
   uint64_t pool_id_ = 0;
-  grpc::Status status_;  // of the last Save
+  grpc::Status status_;  // of the last Save or Query
 };
 
 }  // namespace sluice::client

@@ -213,25 +213,6 @@ TEST_F(NodeServiceTest, OtherSaltIsAnotherNamespace) {
   ExpectAll(Load(request), v1::RECOMPUTE_REASON_NOT_STORED);
 }
 
-TEST_F(NodeServiceTest, QueryCountsUpToTheFirstGap) {
-  StartAndSave();
-  for (const auto& [timeout_ms, code] :
-       {std::pair{kSloMs, grpc::StatusCode::OK}, {0u, grpc::StatusCode::INVALID_ARGUMENT}}) {
-    const auto load = LoadContext(kChunks + 1, kSource);
-    v1::QueryRequest request;
-    *request.mutable_identity() = load.identity();
-    *request.mutable_token_ids() = load.token_ids();
-    request.set_pool_id(pool_id_);
-    request.set_timeout_ms(timeout_ms);
-    grpc::ClientContext context;
-    v1::QueryResponse response;
-    EXPECT_EQ(node_->Query(&context, request, &response).error_code(), code);
-    if (code == grpc::StatusCode::OK) {
-      EXPECT_EQ(response.stored_tokens(), kChunks * kChunkTokens);
-    }
-  }
-}
-
 TEST_F(NodeServiceTest, DeadServerIsRecomputeAndThenTheBreaker) {
   StartAndSave();
   const auto before = Planes(kTarget, kChunks);
@@ -393,22 +374,9 @@ TEST_F(NodeServiceTest, ReportComputedReachesTheLoad) {
 TEST_F(NodeServiceTest, ReportedPrefillsDeclineLoads) {
   StartAndSave();
   ExpectAll(Load(LoadContext(kChunks, kTarget)), v1::RECOMPUTE_REASON_NONE);
-  v1::ReportPrefillRequest report;
-  report.mutable_identity()->set_model("m");
-  for (int i = 0; i < 4; ++i) {
-    v1::PrefillTiming* timing = report.add_timings();
-    timing->set_new_tokens(kChunkTokens);
-    timing->set_ms(0.001);
-  }
-  const auto send = [&] {
-    grpc::ClientContext context;
-    v1::ReportPrefillResponse response;
-    return node_->ReportPrefill(&context, report, &response);
-  };
-  ASSERT_TRUE(send().ok());
+  ASSERT_TRUE(ReportPrefills(0.001).ok());
   ExpectAll(Load(LoadContext(kChunks, kTarget)), v1::RECOMPUTE_REASON_COMPUTE_FASTER);
-  report.mutable_timings(2)->set_ms(std::nan(""));
-  EXPECT_THAT(send().error_message(), HasSubstr("timings[2].ms is nan"));
+  EXPECT_THAT(ReportPrefills(std::nan("")).error_message(), HasSubstr("timings[0].ms is nan"));
 }
 
 TEST_F(NodeServiceTest, TwoLoadsAtOnce) {

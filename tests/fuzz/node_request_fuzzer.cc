@@ -50,7 +50,7 @@ void Check(int which, const void* data, int size) {
   v1::QueryRequest query;
   if (which == 0 && registration.ParseFromArray(data, size)) {
     const auto layout = CheckedLayout(registration);
-    (void)CheckedProfileId(registration);
+    (void)CheckedProfileId(registration.profile_id());
     if (layout.ok() && layout->planes.size() != layout->geometry.planes.size()) std::abort();
   } else if (which == 1 && load.ParseFromArray(data, size)) {
     const auto arguments = CheckedLoad(load, pool.layout, pool.profile_id, RequestLimits());
@@ -62,6 +62,8 @@ void Check(int which, const void* data, int size) {
     if (arguments.ok()) CheckBlocks(arguments->context, arguments->block_ids, 0);
   } else if (which == 3 && query.ParseFromArray(data, size)) {
     (void)CheckedQuery(query, pool.profile_id, RequestLimits());
+    const auto geometry = CheckedGeometry(query);
+    if (geometry.ok() && !geometry->Validate().ok()) std::abort();
   }
 }
 
