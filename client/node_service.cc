@@ -147,12 +147,18 @@ NodeService::NodeService(std::shared_ptr<RemoteStore> store, std::unique_ptr<Loa
       profiles_(std::move(profiles)),
       config_(std::move(config)),
       pools_(config_.max_pools),
+      holds_([this](uint64_t pool_id) {
+        // Nobody waits for the loads and saves that are ending.
+        const absl::Status status = pools_.Remove(pool_id, absl::InfinitePast());
+        if (!absl::IsNotFound(status)) spdlog::info("event=engine_gone pool_id={}", pool_id);
+      }),
       loads_(config_.max_loads),
       prefill_costs_(config_.prefill_file),
       records_(config_.records),
       saver_(store_, config_.saver) {}
 
 bool NodeService::Stop(absl::Time deadline) {
+  holds_.Stop();
   loads_.Stop();
   prefill_costs_.Save().IgnoreError();
   return saver_.Drain(deadline);
@@ -206,9 +212,16 @@ grpc::Status NodeService::UnregisterPool(grpc::ServerContext* context,
   const absl::Time deadline =
       std::min(absl::FromChrono(context->deadline()), absl::Now() + kUnregisterTimeout);
   const absl::Status status = pools_.Remove(request->pool_id(), deadline);
+  holds_.End(request->pool_id());
   spdlog::info("event=pool_unregistered pool_id={} status={}", request->pool_id(),
                Quoted(status.ToString()));
   return ToGrpc(status);
+}
+
+PoolHolds::Reactor* NodeService::HoldPool(grpc::CallbackServerContext* /*context*/,
+                                          const v1::HoldPoolRequest* request) {
+  const uint64_t pool_id = request->pool_id();
+  return holds_.Hold(pool_id, [this, pool_id] { return pools_.Find(pool_id).status(); });
 }
 
 LoadOptions NodeService::OptionsFor(const ContextKeys& context, uint32_t num_tokens) const {

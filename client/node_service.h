@@ -1,7 +1,7 @@
 // The Node service: what serving engines of this host ask of the daemon.
 //
-// Thread-safe; each call runs in a thread of gRPC's. Holds the pools, the running loads and the
-// queue of saves; the work itself is done by Loader and Saver.
+// Thread-safe; each call but HoldPool runs in a thread of gRPC's. Holds the pools, the running
+// loads and the queue of saves; the work itself is done by Loader and Saver.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "client/load_table.h"
 #include "client/loader.h"
+#include "client/node_service_hold.h"
 #include "client/node_validate.h"
 #include "client/pool_registry.h"
 #include "client/prefill_costs.h"
@@ -24,7 +25,7 @@
 
 namespace sluice::client {
 
-class NodeService final : public v1::Node::Service {
+class NodeService final : public v1::Node::WithCallbackMethod_HoldPool<v1::Node::Service> {
  public:
   struct Config {
     std::string node;  // name and version, for Status
@@ -48,6 +49,8 @@ class NodeService final : public v1::Node::Service {
   grpc::Status UnregisterPool(grpc::ServerContext* context,
                               const v1::UnregisterPoolRequest* request,
                               v1::UnregisterPoolResponse* response) override;
+  PoolHolds::Reactor* HoldPool(grpc::CallbackServerContext* context,
+                               const v1::HoldPoolRequest* request) override;
   grpc::Status Query(grpc::ServerContext* context, const v1::QueryRequest* request,
                      v1::QueryResponse* response) override;
   grpc::Status Load(grpc::ServerContext* context, const v1::LoadRequest* request,
@@ -94,6 +97,7 @@ class NodeService final : public v1::Node::Service {
   const absl::Time start_ = absl::Now();
   Counters counters_;
   PoolRegistry pools_;
+  PoolHolds holds_;
   LoadTable loads_;
   PrefillCosts prefill_costs_;
   RecordFolder records_;

@@ -42,8 +42,10 @@ absl::StatusOr<uint64_t> PoolRegistry::Add(std::shared_ptr<RegisteredPool> pool)
     return absl::ResourceExhaustedError(
         absl::StrCat("limits.pools: ", max_pools_, " pools are registered"));
   }
-  pools_[++last_id_] = std::move(pool);
-  return last_id_;
+  uint64_t id = 0;
+  while (id == 0 || pools_.contains(id)) id = random_id_(random_);
+  pools_[id] = std::move(pool);
+  return id;
 }
 
 absl::StatusOr<std::shared_ptr<RegisteredPool>> PoolRegistry::Find(uint64_t pool_id) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <random>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -63,7 +64,8 @@ class PoolRegistry {
  public:
   explicit PoolRegistry(size_t max_pools) : max_pools_(max_pools) {}
 
-  // Returns the pool's id.
+  // Returns the pool's id: random and never 0, so that nobody hits another's pool by an id that a
+  // daemon before this one gave.
   absl::StatusOr<uint64_t> Add(std::shared_ptr<RegisteredPool> pool);
   absl::StatusOr<std::shared_ptr<RegisteredPool>> Find(uint64_t pool_id) const;
   // Returns when nobody uses the pool any more, or DeadlineExceeded; it is forgotten either way.
@@ -73,7 +75,8 @@ class PoolRegistry {
  private:
   const size_t max_pools_;
   mutable absl::Mutex mutex_;
-  uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::random_device random_ ABSL_GUARDED_BY(mutex_);
+  std::uniform_int_distribution<uint64_t> random_id_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, std::shared_ptr<RegisteredPool>> pools_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <grpcpp/create_channel.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
@@ -51,6 +52,11 @@ class NodeFixture : public ::testing::Test {
     builder.AddListeningPort("unix:" + socket_, grpc::InsecureServerCredentials());
     builder.RegisterService(service_.get());
     builder.SetMaxReceiveMessageSize(64 << 20);
+    if (max_threads_ > 0) {
+      grpc::ResourceQuota quota("test");
+      quota.SetMaxThreads(max_threads_);
+      builder.SetResourceQuota(quota);
+    }
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
     node_ = v1::Node::NewStub(
@@ -227,6 +233,7 @@ class NodeFixture : public ::testing::Test {
   std::unique_ptr<v1::Node::Stub> node_;
   std::string socket_;
   std::string profile_folder_;  // of the daemon; empty for none
+  int max_threads_ = 0;         // of the daemon's calls; 0: any number
   uint64_t pool_id_ = 0;
   grpc::Status status_;  // of the last Save or Query
 };
