@@ -78,6 +78,25 @@ const char* BreakerName(v1::BreakerState state) {
   }
 }
 
+class GrpcPoolHold final : public PoolHold {
+ public:
+  GrpcPoolHold(v1::Node::Stub& node, uint64_t pool_id) {
+    v1::HoldPoolRequest request;
+    request.set_pool_id(pool_id);
+    reader_ = node.HoldPool(&context_, request);
+  }
+  ~GrpcPoolHold() override {
+    context_.TryCancel();
+    for (v1::HoldPoolResponse response; reader_->Read(&response);) {
+    }
+    reader_->Finish();
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::HoldPoolResponse>> reader_;
+};
+
 class GrpcNodeClient : public NodeClient {
  public:
   explicit GrpcNodeClient(const std::string& address) {
@@ -117,6 +136,10 @@ class GrpcNodeClient : public NodeClient {
     const grpc::Status status = stub_->RegisterPool(&context, request, &response);
     if (!status.ok()) return FromGrpc(status, "register pool");
     return response.pool_id();
+  }
+
+  std::unique_ptr<PoolHold> HoldPool(uint64_t pool_id) override {
+    return std::make_unique<GrpcPoolHold>(*stub_, pool_id);
   }
 
   absl::Status UnregisterPool(uint64_t pool_id, absl::Time deadline) override {

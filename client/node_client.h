@@ -66,6 +66,12 @@ struct NodeStatus {
   uint64_t unusual_rate_chunks = 0;  // encoded since start
 };
 
+// Holds a pool: the daemon forgets it when this goes, or the process.
+class PoolHold {
+ public:
+  virtual ~PoolHold() = default;
+};
+
 class NodeClient {
  public:
   // `socket` is a path, with or without "unix:" before it. Does not connect yet.
@@ -76,6 +82,8 @@ class NodeClient {
   virtual absl::StatusOr<uint64_t> RegisterPool(const EnginePool& pool,
                                                 const std::optional<codec::Digest>& profile_id,
                                                 absl::Time deadline) = 0;
+  // Does not wait for the daemon.
+  virtual std::unique_ptr<PoolHold> HoldPool(uint64_t pool_id) = 0;
   virtual absl::Status UnregisterPool(uint64_t pool_id, absl::Time deadline) = 0;
   // Returns when the daemon has sent its summary. `on_outcomes` is called from this thread.
   virtual absl::StatusOr<LoadResult> Load(const NodeLoad& load, const OnOutcomes& on_outcomes,

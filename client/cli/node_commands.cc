@@ -99,6 +99,7 @@ absl::StatusOr<NodeSession> NodeSession::Open(const std::string& socket,
   auto pool_id = session.client_->RegisterPool(*session.pool_, profile_id, deadline);
   if (!pool_id.ok()) return ExplainNoNode(pool_id.status(), socket);
   session.pool_id_ = *pool_id;
+  session.hold_ = session.client_->HoldPool(*pool_id);
   session.pool_->Unlink();
   return session;
 }

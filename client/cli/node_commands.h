@@ -36,6 +36,7 @@ class NodeSession {
 
   std::unique_ptr<client::NodeClient> client_;
   std::unique_ptr<client::EnginePool> pool_;
+  std::unique_ptr<client::PoolHold> hold_;
   uint64_t pool_id_ = 0;
 };
 

@@ -126,6 +126,27 @@ class NodeTest(harness.EndToEnd):
         self.assertFalse(node.socket_path.exists())
         self.end(server)
 
+    def test_engine_killed_during_load(self):
+        """The daemon forgets the pool of an engine that is gone."""
+        cache = self.cache(**SHAPE)
+        server = self.server()
+        self.put(server, cache, *CHUNK)
+        link = self.link(server, rate=50_000)
+        node = self.node(link.address)
+        fetch = harness.Running(*self.command(node, cache, slo_ms=60_000))
+        link.wait_for("down", 10_000)
+        fetch.child.kill()
+        fetch.child.communicate()
+
+        def is_forgotten():
+            stats = self.sluice("stats", "--node", node.socket_path, "--json", code=OK)
+            return stats.json()["pools"] == 0
+
+        harness.wait_until(is_forgotten, "the pool is forgotten")
+        self.end(node)
+        self.check_log(node, "engine_gone")
+        self.end(server)
+
     def test_left_over_socket(self):
         """A daemon that was killed does not keep the next one from starting."""
         node = self.node("127.0.0.1:1")
