@@ -131,7 +131,7 @@ class Bench {
     std::vector<uint32_t> blocks((ChunkOf(task).header.num_tokens + kBlockTokens - 1) /
                                  kBlockTokens);
     std::iota(blocks.begin(), blocks.end(), ChunkOf(task).header.start_token / kBlockTokens);
-    Require(pool_->blocks().Write(group.first_plane, group.num_planes, blocks,
+    Require(pool_->blocks().Access(group.first_plane, group.num_planes, blocks,
                                   [&](auto planes) { return decoder.Write(planes); }));
   }
 
