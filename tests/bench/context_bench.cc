@@ -132,7 +132,7 @@ class Bench {
                                  kBlockTokens);
     std::iota(blocks.begin(), blocks.end(), ChunkOf(task).header.start_token / kBlockTokens);
     Require(pool_->blocks().Access(group.first_plane, group.num_planes, blocks,
-                                  [&](auto planes) { return decoder.Write(planes); }));
+                                   [&](auto planes) { return decoder.Write(planes); }));
   }
 
   // The matrix product alone.
