@@ -16,10 +16,8 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import cache_file
 from sluice_kv import geometry, rotary
+from tiny_model import config_of
 
-TINY = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
-        "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 EXPERTS = {"num_local_experts": 2, "num_experts": 2, "num_experts_per_tok": 1,
            "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32}
 PARTIAL = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
@@ -45,10 +43,6 @@ CASES = (
     ("qwen3_moe", {**EXPERTS, "head_dim": 16}),
     ("smollm3", {"num_hidden_layers": 4}), ("starcoder2", {}))
 NUM_TOKENS = 48
-
-
-def config_of(model_type, **options):
-    return transformers.AutoConfig.for_model(model_type, **{**TINY, **options})
 
 
 def turned_back(keys, table):

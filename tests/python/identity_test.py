@@ -41,7 +41,8 @@ class IdentityTest(unittest.TestCase):
     def test_snapshots_are_named_by_their_commit(self):
         snapshot = self.model(f"hub/models--org--name/snapshots/{COMMIT}")
         self.assertEqual(identity.revision(snapshot, "torch.bfloat16"), f"{COMMIT}/bfloat16")
-        self.assertEqual(identity.revision(snapshot, "float16", "awq"), f"{COMMIT}/float16/awq")
+        for name in ("awq", "auto_awq", "awq_marlin"):
+            self.assertEqual(identity.revision(snapshot, "float16", name), f"{COMMIT}/float16/awq")
 
     def test_weights_count_and_their_place_does_not(self):
         digest = identity.weights_digest(self.model())

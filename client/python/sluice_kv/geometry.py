@@ -9,7 +9,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from .rotary import RotaryLayout, RotaryTable, UnsupportedModel, inverse_frequencies
+from sluice_kv.rotary import RotaryLayout, RotaryTable, UnsupportedModel, inverse_frequencies
 
 __all__ = ["ElementType", "Geometry", "PlaneKind", "PlaneSpec", "RotaryLayout", "RotaryTable",
            "UnsupportedModel", "element_type", "geometry_of"]

@@ -124,9 +124,15 @@ def adapter_digest(lora_path: str | os.PathLike[str]) -> str:
 
 def revision(path_or_id: str | os.PathLike[str], dtype: object, quantization: str | None = None,
              hub_revision: str | None = None) -> str:
-    """"<digest>/<dtype>[/<quantization>]": weights that compute alike."""
+    """"<digest>/<dtype>[/<quantization>]": weights that compute alike.
+
+    `quantization`: by the name that the model's config or vLLM has for it; vLLM's names for one
+    kind of weights and several kernels ("gptq", "auto_gptq", "gptq_marlin") count as one.
+    """
     parts = [weights_digest(path_or_id, hub_revision), str(dtype).removeprefix("torch.")]
-    text = "/".join(parts + ([quantization] if quantization else []))
+    if quantization:
+        parts.append(quantization.removeprefix("auto_").removesuffix("_marlin"))
+    text = "/".join(parts)
     if len(text.encode()) > MAX_TEXT_BYTES:
         raise IdentityError(f"revision \"{text}\" has more than {MAX_TEXT_BYTES} bytes")
     return text
