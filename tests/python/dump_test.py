@@ -14,7 +14,7 @@ import transformers
 
 import tiny_model
 from sluice_kv import cache_file, dump, geometry, identity
-from sluice_kv.transformers import cache_of, planes_of, read_cache, write_cache
+from sluice_kv.dynamic_cache import cache_of, planes_of
 
 GEMMA3 = {"head_dim": 16, "sliding_window": 16,
           "layer_types": ["sliding_attention", "full_attention"]}
@@ -61,14 +61,14 @@ class DumpTest(unittest.TestCase):
             with self.subTest(model=model_type):
                 model = self.model(model_type, torch.float32, **options)
                 self.dump("--tokens", 80, "--dtype", "float32", self.text("a.txt"))
-                cache, file = read_cache(self.out / "a.safetensors")
+                file = cache_file.read_planes(self.out / "a.safetensors")
                 ids = torch.tensor([file.token_ids])
                 self.assertEqual(ids.shape, (1, 80))
                 # Goes on from the first 60 tokens as if they had been computed.
                 front = cache_of([(k[:, :60], v[:, :60]) for k, v in file.planes])
                 have = model(ids[:, 60:], past_key_values=front).logits
                 torch.testing.assert_close(have, model(ids).logits[:, 60:], rtol=1e-3, atol=1e-3)
-                self.assertEqual(cache.get_seq_length(), 80)
+                self.assertEqual(cache_of(file.planes).get_seq_length(), 80)
 
     def test_command_line_tool_reads_it(self):
         for model_type, options in CASES:
@@ -141,21 +141,21 @@ class CacheFileTest(unittest.TestCase):
         self.assertEqual(list(self.path.parent.iterdir()), [])
 
     def test_files_without_a_whole_cache_are_refused(self):
-        write_cache(self.path, cache_of(self.planes), self.geometry, range(8), "m")
+        cache_file.write_planes(self.path, self.planes, self.geometry, range(8), "m")
         with cache_file.safetensors.safe_open(self.path, "pt") as file:
             tensors, metadata = ({name: file.get_tensor(name) for name in file.keys()},
                                  file.metadata())
         save = cache_file.safetensors.torch.save_file
         save(tensors, self.path, {**metadata, "sluice_missing_chunks": "[1]"})
         with self.assertRaisesRegex(cache_file.CacheFileError, r"chunks \[1\] .* are missing"):
-            read_cache(self.path)
+            cache_file.read_planes(self.path)
         del tensors["layers.0.v"]
         save(tensors, self.path, metadata)
         with self.assertRaisesRegex(cache_file.CacheFileError, "must have the tensors"):
-            read_cache(self.path)
+            cache_file.read_planes(self.path)
         self.path.write_text("no cache")
         with self.assertRaisesRegex(cache_file.CacheFileError, "is no safetensors file"):
-            read_cache(self.path)
+            cache_file.read_planes(self.path)
 
     @torch.no_grad()
     def test_caches_that_are_not_whole_are_refused(self):

@@ -2,8 +2,11 @@
 """Identities of models and adapters."""
 import os
 import tempfile
+import types
 import unittest
 from pathlib import Path
+
+import transformers
 
 from sluice_kv import identity
 
@@ -43,6 +46,13 @@ class IdentityTest(unittest.TestCase):
         self.assertEqual(identity.revision(snapshot, "torch.bfloat16"), f"{COMMIT}/bfloat16")
         for name in ("awq", "auto_awq", "awq_marlin"):
             self.assertEqual(identity.revision(snapshot, "float16", name), f"{COMMIT}/float16/awq")
+
+    def test_quantization(self):
+        for said, want in ((None, None), ({"quant_method": "awq", "bits": 4}, "awq"), ({}, None),
+                           (transformers.BitsAndBytesConfig(load_in_8bit=True), "bitsandbytes")):
+            config = types.SimpleNamespace(quantization_config=said)
+            self.assertEqual(identity.quantization_of(config), want)
+        self.assertIsNone(identity.quantization_of(transformers.LlamaConfig()))
 
     def test_weights_count_and_their_place_does_not(self):
         digest = identity.weights_digest(self.model())

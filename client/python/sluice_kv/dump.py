@@ -110,8 +110,7 @@ class Dumper:
         self.network = self.network.eval().requires_grad_(False).to(self.device)
         text_config = config.get_text_config()
         self.max_tokens = int(text_config.max_position_embeddings)
-        quantization = getattr(config, "quantization_config", None) or {}
-        self.revision = identity.revision(model, dtype, quantization.get("quant_method"),
+        self.revision = identity.revision(model, dtype, identity.quantization_of(config),
                                           hub_revision)
 
     def token_ids(self, path: Path, max_tokens: int) -> list[int]:
@@ -130,7 +129,7 @@ class Dumper:
         import torch
         import transformers
 
-        from sluice_kv.transformers import planes_of
+        from sluice_kv.dynamic_cache import planes_of
         # Made without the model's config, it keeps the tokens behind a sliding window too.
         cache = transformers.DynamicCache()
         with torch.inference_mode():

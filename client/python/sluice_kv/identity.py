@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 MAX_TEXT_BYTES = 256  # of a field of an identity, codec/FORMAT.md
 
@@ -120,6 +120,15 @@ def adapter_digest(lora_path: str | os.PathLike[str]) -> str:
         raise IdentityError(f"{os.fspath(lora_path)}: the adapter is no local folder; download it "
                             "and name its folder, as the cache depends on its weights")
     return _digest(_weight_files(folder, "adapter_config.json"), whole=True)
+
+
+def quantization_of(hf_config: Any) -> str | None:
+    """How the weights are quantised, of a model's transformers config; None if they are not."""
+    said = getattr(hf_config, "quantization_config", None)
+    if said is None:
+        return None
+    method = (said if isinstance(said, Mapping) else said.to_dict()).get("quant_method")
+    return None if method is None else str(getattr(method, "value", method))
 
 
 def revision(path_or_id: str | os.PathLike[str], dtype: object, quantization: str | None = None,
