@@ -16,7 +16,7 @@ LIMIT_S = 20  # of waiting for an event of the test
 
 
 class Pool:
-    """The memory that an engine registered: bytes [heads, block_tokens, row] of a plane and block."""
+    """An engine's memory; of a plane and a block the bytes [heads, block_tokens, row]."""
 
     def __init__(self, request):
         fd = os.open(f"/dev/shm{request.shm_name}", os.O_RDWR)
