@@ -110,6 +110,7 @@ class DumpTest(unittest.TestCase):
                 ((self.folder / "latin.txt",), "latin.txt: is not UTF-8 (byte 3)"),
                 (("--tokens", 513, text), "--tokens: it is 513; the model takes 512 at most"),
                 (("--tokens", 0, text), "--tokens: it is 0; it must be a whole number above 0"),
+                (("--out", self.model_folder, text), "is the model's folder"),
                 (("--dtype", "int8", text), "argument --dtype")):
             with self.subTest(says=says):
                 self.assertIn(says, self.dump(*arguments, code=dump.USAGE))

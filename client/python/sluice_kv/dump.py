@@ -141,6 +141,9 @@ class Dumper:
 def dump(options: argparse.Namespace) -> None:
     """Writes a cache for each text."""
     from sluice_kv.cache_file import write_planes
+    if options.out.resolve() == Path(options.model).resolve():
+        raise InputError(f"--out: {options.out} is the model's folder, whose files give its "
+                         "revision; name another one")
     files = outputs(options.texts[:options.limit], options.out)
     dumper = Dumper(options.model, options.dtype, options.device, options.revision)
     if (options.tokens or 0) > dumper.max_tokens:
