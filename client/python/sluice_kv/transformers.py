@@ -62,11 +62,11 @@ class SluiceCache:
         the model has. Waits `wait_s` at most for the daemon."""
         config, dtype, path = model.config, model.dtype, model.name_or_path
         commit = getattr(config, "_commit_hash", None)  # of a model that was named by an id
-        self._identity = Identity(
+        self.identity = Identity(
             identity.model_name(path),
             identity.revision(path, dtype, identity.quantization_of(config), commit), adapter,
             tenant, salt, chunk_tokens)
-        self._geometry = geometry_of(config, dtype, max_model_len=capacity_tokens)
+        self.geometry = geometry_of(config, dtype, max_model_len=capacity_tokens)
         self._device, self._lock = model.device, threading.Lock()
         num_blocks = -(-capacity_tokens // chunk_tokens)
         self._capacity_tokens = num_blocks * chunk_tokens
@@ -75,7 +75,7 @@ class SluiceCache:
         self._planes = self._views(dtype)
         self._client = NodeClient(socket)
         self._pool = RegisteredPool(self._client, self._memory, PoolSpec(
-            "", num_bytes, num_blocks, chunk_tokens, self._geometry, layouts, profile_id))
+            "", num_bytes, num_blocks, chunk_tokens, self.geometry, layouts, profile_id))
         self.wait(wait_s)
 
     def wait(self, timeout_s: float) -> bool:
@@ -85,16 +85,16 @@ class SluiceCache:
     def _layouts(self, element_bytes: int) -> tuple[tuple[PlaneLayout, ...], int]:
         """Each plane as [heads, capacity, dim], one after the other; and the bytes of all."""
         layouts, offset = [], 0
-        for plane in self._geometry.planes:
+        for plane in self.geometry.planes:
             token = plane.head_dim * element_bytes
             head = token * self._capacity_tokens
-            layouts.append(PlaneLayout(offset, token * self._identity.chunk_tokens, token, head))
+            layouts.append(PlaneLayout(offset, token * self.identity.chunk_tokens, token, head))
             offset += head * plane.num_heads
         return tuple(layouts), offset
 
     def _views(self, dtype: torch.dtype) -> Planes:
         planes, rest = [], self._memory.tensor.view(dtype)
-        for plane in self._geometry.planes:
+        for plane in self.geometry.planes:
             count = plane.num_heads * self._capacity_tokens * plane.head_dim
             planes.append(rest[:count].view(plane.num_heads, self._capacity_tokens, plane.head_dim))
             rest = rest[count:]
@@ -105,7 +105,7 @@ class SluiceCache:
         """Stores the full chunks of a context; returns when they are durable, or did not become so.
         The cache may be shorter than the context, and its last chunk too short to be stored."""
         planes = planes_of(cache)
-        chunk = self._identity.chunk_tokens
+        chunk = self.identity.chunk_tokens
         count = min(len(token_ids), planes[0][0].shape[1]) // chunk * chunk
         if count > self._capacity_tokens:
             raise ValueError(f"the context has {count} tokens; capacity_tokens is "
@@ -121,24 +121,25 @@ class SluiceCache:
                 return SaveResult(False, message="the node daemon does not know the pool")
             copied = threading.Event()
             saved = self._client.save(
-                self._identity, pool_id, list(token_ids[:count]), list(range(count // chunk)),
+                self.identity, pool_id, list(token_ids[:count]), list(range(count // chunk)),
                 lossless=lossless, timeout_s=timeout_s, on_copied=copied.set)
             if not copied.is_set():  # the daemon may still read: let it have the old memory
                 self._pool.fence()
             return saved
 
-    def load(self, token_ids: Sequence[int], slo_ms: int) -> Loaded:
+    def load(self, token_ids: Sequence[int], slo_ms: int, level: int | None = None) -> Loaded:
         """Loads what arrives of a context within the time limit, by whole chunks. The last token is
-        never loaded, as the model must compute one to go on."""
-        chunk = self._identity.chunk_tokens
+        never loaded, as the model must compute one to go on. `level`: the only one wanted (255 is
+        lossless); otherwise the best that time allows."""
+        chunk = self.identity.chunk_tokens
         count = min(len(token_ids) - 1, self._capacity_tokens) // chunk * chunk
         with self._lock:
             pool_id, _ = self._pool.current
             if pool_id is None or count <= 0:
                 return Loaded(transformers.DynamicCache(), 0, ())
-            result = self._client.load(self._identity, pool_id, list(token_ids[:count]),
+            result = self._client.load(self.identity, pool_id, list(token_ids[:count]),
                                        list(range(count // chunk)), slo_ms,
-                                       tail_tokens=len(token_ids) - count)
+                                       tail_tokens=len(token_ids) - count, level=level)
             if not result.confirmed:  # the daemon may still write: into the old memory
                 self._pool.fence()
             levels = tuple(level for level in result.levels[:result.prefix_chunks]
