@@ -52,7 +52,8 @@ class DaemonTest(harness.EndToEnd):
                 model, folder = self.model(f"put-{case}", model_type, options)
                 out = self.folder / f"caches-{case}"
                 with contextlib.redirect_stdout(io.StringIO()):
-                    self.assertEqual(dump.main([str(folder), str(text), "--out", str(out)]), dump.OK)
+                    code = dump.main([str(folder), str(text), "--out", str(out)])
+                self.assertEqual(code, dump.OK)
                 self.put(self.store, out / "text.safetensors", "--lossless", "--chunk-tokens",
                          CHUNK_TOKENS)
                 want = cache_file.read_planes(out / "text.safetensors")
@@ -75,8 +76,8 @@ class DaemonTest(harness.EndToEnd):
         own = self.folder / "own.safetensors"
         write_cache(own, cache, sluice.geometry, ids[0].tolist(), sluice.identity.model,
                     sluice.identity.revision)
-        self.fetch(self.store, own, "--chunk-tokens", CHUNK_TOKENS, "--level", "lossless", "--check",
-                   own)
+        self.fetch(self.store, own, "--chunk-tokens", CHUNK_TOKENS, "--level", "lossless",
+                   "--check", own)
         lossy = sluice.load(ids[0].tolist(), SLO_MS)
         self.assertEqual(lossy.num_tokens, 192)
 
