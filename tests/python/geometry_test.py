@@ -10,11 +10,11 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import safetensors.torch
 import torch
 import transformers
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-import cache_file
 from sluice_kv import geometry, rotary
 from tiny_model import config_of
 
@@ -128,10 +128,9 @@ class GeometryTest(unittest.TestCase):
 
     def name_space(self, metadata, dim):
         """Digest of the namespace of a cache of one layer, as the command-line tool says."""
-        cache = cache_file.make("plain", tokens=8, layers=1, heads=1, dim=dim)
-        del cache.metadata["rope_theta"]
-        cache.metadata.update(metadata)
-        cache.write(self.folder / "kv.safetensors")
+        planes = {f"layers.0.{kind}": torch.ones(1, 8, dim).bfloat16() for kind in "kv"}
+        safetensors.torch.save_file(planes, self.folder / "kv.safetensors",
+                                    {"model": "plain", **metadata})
         said = [subprocess.run([os.environ["SLUICE_CLI"], *command], cwd=self.folder, check=True,
                                capture_output=True, text=True).stdout
                 for command in (("encode", "kv.safetensors", "kv.sluice"),
