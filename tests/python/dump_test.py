@@ -5,6 +5,7 @@ import io
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -120,6 +121,22 @@ class DumpTest(unittest.TestCase):
         self.assertIn("other: model type \"bloom\" is not known", self.dump(text, code=dump.USAGE))
         self.model_folder = self.folder / "missing"
         self.assertIn("no such file or folder", self.dump(text, code=dump.USAGE))
+
+    def test_model_of_the_hub_is_named_by_its_id_and_commit(self):
+        self.model()
+        commit = "0123456789abcdef0123456789abcdef01234567"
+        repo = self.folder / "hub" / "models--org--tiny"
+        (repo / "refs").mkdir(parents=True)
+        (repo / "refs" / "main").write_text(commit, encoding="ascii")
+        (repo / "snapshots").mkdir()
+        self.model_folder.rename(repo / "snapshots" / commit)
+        done = subprocess.run(
+            [sys.executable, "-B", "-m", "sluice_kv.dump", "org/tiny", self.text("a.txt"),
+             "--out", self.out], capture_output=True, text=True, check=False,
+            env={**os.environ, "HF_HUB_CACHE": str(self.folder / "hub"), "HF_HUB_OFFLINE": "1"})
+        self.assertEqual((done.returncode, done.stderr), (dump.OK, ""))
+        said = cache_file.read_planes(self.out / "a.safetensors").metadata
+        self.assertEqual((said["model"], said["revision"]), ("org/tiny", f"{commit}/bfloat16"))
 
     def test_help_has_examples(self):
         self.model_folder = ""
