@@ -1,7 +1,8 @@
 #!/bin/bash
 # Installs the Debian packages that Sluice needs and that are missing; does nothing without any.
-#   deploy/install-deps.sh [--runtime | --build | --test | --help]
-# --runtime: what the programs need to run; --build: and to be built; --test (default): and tested.
+#   deploy/install-deps.sh [--runtime | --build | --engine | --test | --help]
+# --runtime: what the programs need to run; --build: and to be built; --engine: and for vllm/demo.sh;
+# --test (default): what --build does, and to be tested.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -14,13 +15,14 @@ fail() {
 case "${1:---test}" in
   --runtime) kinds="runtime" ;;
   --build) kinds="runtime build" ;;
+  --engine) kinds="runtime build engine" ;;
   --test) kinds="runtime build test" ;;
   -h | --help)
     sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     exit 0
     ;;
   *)
-    echo "usage: $0 [--runtime | --build | --test | --help]" >&2
+    echo "usage: $0 [--runtime | --build | --engine | --test | --help]" >&2
     exit 2
     ;;
 esac

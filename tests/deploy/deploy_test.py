@@ -16,7 +16,7 @@ DEPLOY = ROOT / "deploy"
 PROGRAMS = {"sluiced": os.environ["SLUICE_SLUICED"], "sluice-node": os.environ["SLUICE_NODE"]}
 # systemd's exposure, in tenths: 0 is closed, 100 is open. The node shares /dev/shm with engines.
 EXPOSURE_LIMIT = {"sluiced": 15, "sluice-node": 20}
-SCRIPTS = sorted([*DEPLOY.glob("*.sh"), ROOT / "tests" / "run.sh", ROOT / ".ci" / "run"])
+SCRIPTS = sorted([*DEPLOY.rglob("*.sh"), ROOT / "tests" / "run.sh", ROOT / ".ci" / "run"])
 TIMEOUT_S = 60
 
 
@@ -75,10 +75,10 @@ class Deploy(unittest.TestCase):
                 self.assertTrue(os.access(script, os.X_OK), f"{script} is not executable")
 
     def test_scripts_explain_themselves(self):
-        for script in sorted(DEPLOY.glob("*.sh")):
+        for script in sorted(DEPLOY.rglob("*.sh")):
             with self.subTest(script=script.name):
                 text = self.assert_succeeds(str(script), "--help").stdout
-                self.assertIn(f"deploy/{script.name}", text)
+                self.assertIn(str(script.relative_to(ROOT)), text)
                 self.assertNotIn("set -euo", text)
                 self.assertEqual(run(str(script), "--no-such-flag").returncode, 2)
 
@@ -89,7 +89,12 @@ class Deploy(unittest.TestCase):
     def test_packages_have_a_kind_and_a_reason(self):
         for line in (DEPLOY / "packages.txt").read_text(encoding="utf-8").splitlines():
             if not line.startswith("#"):
-                self.assertRegex(line, r"^(runtime|build|test)\s+[a-z0-9.+-]+\s+\S")
+                self.assertRegex(line, r"^(runtime|build|engine|test)\s+[a-z0-9.+-]+\s+\S")
+
+    def test_engine_versions_are_pinned(self):
+        for line in (DEPLOY / "vllm" / "engine-versions.txt").read_text("utf-8").splitlines():
+            if not line.startswith("#"):
+                self.assertRegex(line, r"^[A-Za-z0-9_.-]+==[0-9][0-9a-z.]*$")
 
     def test_programs_link_only_to_listed_packages(self):
         listed = re.findall(r"^runtime\s+(\S+)", (DEPLOY / "packages.txt").read_text("utf-8"), re.M)
