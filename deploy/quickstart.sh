@@ -151,9 +151,11 @@ fetch slower 4 --server "$throttled" --slo "$slo_ms" --recompute any
 loaded=$(levels slower | wc -l)
 
 step "4. the server is killed in mid-stream"
+# As another tenant: the daemon's memory holds the chunks of the first load.
+sluice put --server "$direct" --chunk-tokens "$chunk_tokens" --tenant other "$cache" >/dev/null
 link "rate $((bytes * 1000 / killed_slo_ms))" >/dev/null
 carried=$(link stats | cut -d ' ' -f 4)
-fetch killed 4 --node "$work/node.sock" --slo "$killed_slo_ms" &
+fetch killed 4 --node "$work/node.sock" --tenant other --slo "$killed_slo_ms" &
 fetch_process=$!
 processes+=("$fetch_process")
 before=$EPOCHREALTIME
