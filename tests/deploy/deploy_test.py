@@ -16,7 +16,9 @@ DEPLOY = ROOT / "deploy"
 PROGRAMS = {"sluiced": os.environ["SLUICE_SLUICED"], "sluice-node": os.environ["SLUICE_NODE"]}
 # systemd's exposure, in tenths: 0 is closed, 100 is open. The node shares /dev/shm with engines.
 EXPOSURE_LIMIT = {"sluiced": 15, "sluice-node": 20}
-SCRIPTS = sorted([*DEPLOY.rglob("*.sh"), ROOT / "tests" / "run.sh", ROOT / ".ci" / "run"])
+SHARED = DEPLOY / "common.sh"  # sourced, not run
+COMMANDS = sorted(set(DEPLOY.rglob("*.sh")) - {SHARED})
+SCRIPTS = [*COMMANDS, ROOT / "tests" / "run.sh", ROOT / ".ci" / "run"]
 TIMEOUT_S = 60
 
 
@@ -69,13 +71,14 @@ class Deploy(unittest.TestCase):
                                      "--check-config")
 
     def test_scripts_parse(self):
+        self.assert_succeeds("bash", "-n", str(SHARED))
         for script in SCRIPTS:
             with self.subTest(script=script.name):
                 self.assert_succeeds("bash", "-n", str(script))
                 self.assertTrue(os.access(script, os.X_OK), f"{script} is not executable")
 
     def test_scripts_explain_themselves(self):
-        for script in sorted(DEPLOY.rglob("*.sh")):
+        for script in COMMANDS:
             with self.subTest(script=script.name):
                 text = self.assert_succeeds(str(script), "--help").stdout
                 self.assertIn(str(script.relative_to(ROOT)), text)
@@ -84,7 +87,7 @@ class Deploy(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("shellcheck"), "shellcheck is not installed")
     def test_scripts_are_clean(self):
-        self.assert_succeeds("shellcheck", *map(str, SCRIPTS))
+        self.assert_succeeds("shellcheck", str(SHARED), *map(str, SCRIPTS))
 
     def test_packages_have_a_kind_and_a_reason(self):
         for line in (DEPLOY / "packages.txt").read_text(encoding="utf-8").splitlines():
