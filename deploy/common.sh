@@ -14,11 +14,11 @@ work=$(mktemp -d -t "sluice-$script.XXXXXX")
 processes=()
 node_flags=()
 
-# Asks what was started, with its children, to end, and makes it.
+# Asks what was started to end, which ends its children; makes them all.
 end_processes() {
   ((${#processes[@]} > 0)) || return 0
   local all=("${processes[@]}" "${processes[@]/#/-}") limit=$((SECONDS + stop_limit_s))
-  kill -TERM -- "${all[@]}" 2>/dev/null || true
+  kill -TERM "${processes[@]}" 2>/dev/null || true
   while kill -0 -- "${all[@]}" 2>/dev/null && ((SECONDS < limit)); do sleep 0.05; done
   kill -KILL -- "${all[@]}" 2>/dev/null || true
   wait 2>/dev/null || true

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Asks an engine with an OpenAI API about a document, and measures the time to the first token.
 
-  ask.py [--document FILE] [--tokens N] SOCKET QUESTION
+  ask.py [--document FILE] [--salt TEXT] [--tokens N] SOCKET QUESTION
   ask.py --forget SOCKET
 
-Prints one line: the time to the first token in ms, then the answer, the most likely one. With
---forget the engine forgets its own cache of earlier prompts (vLLM in its development mode). SOCKET
-is the engine's unix socket. Every wait has a limit; the exit status is 1 if there is no answer.
+Prints one line: the time to the first token in ms, the tokens of the prompt, then the answer, the
+most likely one. Caches of prompts with different salts are kept apart. With --forget the engine
+forgets its own cache of earlier prompts (vLLM in its development mode). SOCKET is the engine's unix
+socket. Every wait has a limit; the exit status is 1 if there is no answer.
 """
 import argparse
 import http.client
@@ -41,31 +42,32 @@ def post(path, target, body):
     return response
 
 
-def stream(response):
-    """The pieces of text of a streamed chat."""
+def events(response):
+    """What a streamed response consists of."""
     for line in response:
         if line.startswith(b"data: {"):
             event = json.loads(line[len(b"data: "):])
             if "error" in event:
                 sys.exit(f"ask: the engine reports {event['error']}")
-            for choice in event["choices"]:
-                if choice["delta"].get("content"):
-                    yield choice["delta"]["content"]
+            yield event
 
 
-def ask(path, prompt, max_tokens):
-    """(time to the first token in ms, the whole answer)."""
+def ask(path, prompt, salt, max_tokens):
+    """(time to the first token in ms, tokens of the prompt, the whole answer)."""
+    body = {"messages": [{"role": "user", "content": prompt}], "temperature": 0,
+            "max_tokens": max_tokens, "stream": True, "stream_options": {"include_usage": True}}
+    if salt:
+        body["cache_salt"] = salt
     started = time.monotonic()
     first_ms, text = None, ""
-    for piece in stream(post(path, "/v1/chat/completions", {
-            "messages": [{"role": "user", "content": prompt}],
-            "stream": True, "temperature": 0, "max_tokens": max_tokens})):
-        if first_ms is None:
-            first_ms = (time.monotonic() - started) * 1000
-        text += piece
+    for event in events(post(path, "/v1/chat/completions", body)):
+        for choice in event["choices"]:
+            if first_ms is None and choice["delta"].get("content"):
+                first_ms = (time.monotonic() - started) * 1000
+            text += choice["delta"].get("content") or ""
     if first_ms is None:
         sys.exit("ask: the engine answered without a token")
-    return first_ms, " ".join(text.split())
+    return first_ms, event["usage"]["prompt_tokens"], " ".join(text.split())
 
 
 def forget(path):
@@ -81,11 +83,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--document", type=pathlib.Path)
+    parser.add_argument("--salt")
     parser.add_argument("--tokens", type=int, default=24, help="of the answer, at most")
     parser.add_argument("--forget", action="store_true")
     parser.add_argument("socket", metavar="SOCKET")
     parser.add_argument("question", metavar="QUESTION", nargs="?")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     if args.forget == bool(args.question):
         parser.error("either --forget or a question is needed")
     try:
@@ -93,10 +96,11 @@ def main():
             forget(args.socket)
             return
         document = args.document.read_text(encoding="utf-8") + "\n\n" if args.document else ""
-        first_ms, text = ask(args.socket, document + args.question, args.tokens)
+        first_ms, tokens, text = ask(args.socket, document + args.question, args.salt,
+                                     args.tokens)
     except OSError as error:
         sys.exit(f"ask: {args.socket}: {error}")
-    print(f"{first_ms:.0f} {text}")
+    print(f"{first_ms:.0f} {tokens} {text}")
 
 
 if __name__ == "__main__":
