@@ -3,10 +3,13 @@
 
 The programs are named by the environment: SLUICE_SLUICED, SLUICE_NODE.
 """
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -14,8 +17,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 PROGRAMS = {"sluiced": os.environ["SLUICE_SLUICED"], "sluice-node": os.environ["SLUICE_NODE"]}
-# systemd's exposure, in tenths: 0 is closed, 100 is open. The node shares /dev/shm with engines.
-EXPOSURE_LIMIT = {"sluiced": 15, "sluice-node": 20}
+ENGINE = DEPLOY / "vllm" / "sluice-vllm.service"
+# What each unit starts, and what stands for it here.
+UNITS = {**{DEPLOY / "systemd" / f"{name}.service": (f"/usr/bin/{name}", program)
+            for name, program in PROGRAMS.items()},
+         ENGINE: ("/opt/sluice-vllm/bin/python", sys.executable)}
+# systemd's exposure, in tenths: 0 is closed, 100 is open. Node and engine share /dev/shm.
+EXPOSURE_LIMIT = {"sluiced": 15, "sluice-node": 20, "sluice-vllm": 20}
 SHARED = DEPLOY / "common.sh"  # sourced, not run
 COMMANDS = sorted(set(DEPLOY.rglob("*.sh")) - {SHARED})
 SCRIPTS = [*COMMANDS, ROOT / "tests" / "run.sh", ROOT / ".ci" / "run"]
@@ -34,22 +42,22 @@ class Deploy(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
     def test_units_are_valid(self):
-        for name, program in PROGRAMS.items():
-            with self.subTest(unit=name), tempfile.TemporaryDirectory() as folder:
-                unit = Path(folder) / f"{name}.service"
-                text = (DEPLOY / "systemd" / unit.name).read_text(encoding="utf-8")
-                unit.write_text(text.replace(f"/usr/bin/{name}", program), encoding="utf-8")
+        for source, (installed, program) in UNITS.items():
+            with self.subTest(unit=source.name), tempfile.TemporaryDirectory() as folder:
+                unit = Path(folder) / source.name
+                text = source.read_text(encoding="utf-8")
+                self.assertIn(f"ExecStart={installed} ", text)
+                unit.write_text(text.replace(installed, program), encoding="utf-8")
                 done = self.assert_succeeds("systemd-analyze", "verify", str(unit))
                 about_unit = [line for line in done.stderr.splitlines() if unit.name in line]
                 self.assertFalse(about_unit, done.stderr)
 
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
     def test_units_are_hardened(self):
-        for name, limit in EXPOSURE_LIMIT.items():
-            with self.subTest(unit=name):
+        for unit in UNITS:
+            with self.subTest(unit=unit.name):
                 self.assert_succeeds("systemd-analyze", "security", "--no-pager", "--offline=true",
-                                     f"--threshold={limit}",
-                                     str(DEPLOY / "systemd" / f"{name}.service"))
+                                     f"--threshold={EXPOSURE_LIMIT[unit.stem]}", str(unit))
 
     def test_units_start_the_installed_programs(self):
         for name in PROGRAMS:
@@ -63,6 +71,17 @@ class Deploy(unittest.TestCase):
         text = (DEPLOY / "systemd" / "sluice-node.service").read_text(encoding="utf-8")
         self.assertNotIn("MemoryDenyWriteExecute=yes", text)
         self.assertIn("CacheDirectory=sluice-node\n", text)
+
+    def test_engine_recomputes_what_is_not_loaded(self):
+        """With vLLM's default its requests would end with an error."""
+        settings = (DEPLOY / "vllm" / "sluice-vllm.env").read_text(encoding="utf-8")
+        values = dict(word.split("=", 1) for word in shlex.split(settings, comments=True)
+                      if "=" in word)
+        for name in values:
+            self.assertRegex(ENGINE.read_text(encoding="utf-8"), rf"\$\{{?{name}\b")
+        connector = json.loads(values["CONNECTOR"])
+        self.assertEqual(connector["kv_load_failure_policy"], "recompute")
+        self.assertEqual(connector["kv_connector_extra_config"]["socket"], "/run/sluice/node.sock")
 
     def test_sample_configurations_are_valid(self):
         for name, program in PROGRAMS.items():
