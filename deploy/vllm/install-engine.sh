@@ -8,7 +8,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 versions=$here/engine-versions.txt
-connector=$here/../../client/python
+root=$here/../..
 
 fail() {
   echo "install-engine: $*" >&2
@@ -33,11 +33,9 @@ fi
 env=$1
 installed=$env/engine-versions.txt
 
-# Says what goes wrong in one line; pip's own words stay above it.
 pip_install() {
   "$env/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-compile \
-    --no-deps "$@" || fail "pip could not install into $env: is the package index in reach" \
-    "('pip config list' shows which), and is there room on the disk? Run it again when it is"
+    --no-deps "$@"
 }
 
 python3 -c 'import ensurepip, venv' 2>/dev/null ||
@@ -51,9 +49,21 @@ if ! cmp -s "$versions" "$installed"; then
   echo "install-engine: installing $(grep -c '==' "$versions") packages into $env (about 6 GB, minutes)"
   rm -f "$installed"
   python3 -m venv "$env"
-  pip_install -r "$versions"
+  pip_install -r "$versions" ||
+    fail "pip could not install into $env: is the package index in reach ('pip config list' shows" \
+      "which), and is there room on the disk? Run it again when it is"
   cp "$versions" "$installed"
 fi
 
-if ((with_connector)); then pip_install --force-reinstall "$connector"; fi
+# Built from a copy: a build leaves files beside the sources, and takes up those of earlier ones.
+if ((with_connector)); then
+  copy=$(mktemp -d -t sluice-connector.XXXXXX)
+  trap 'rm -rf "$copy"' EXIT
+  mkdir "$copy/client"
+  cp -r "$root/proto" "$copy"
+  cp -r "$root/client/python" "$copy/client"
+  rm -rf "$copy/client/python/build"
+  pip_install --force-reinstall --no-build-isolation "$copy/client/python" ||
+    fail "pip could not build the connector; deploy/install-deps.sh --engine installs what it needs"
+fi
 echo "install-engine: done"
