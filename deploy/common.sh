@@ -24,11 +24,15 @@ end_processes() {
   wait 2>/dev/null || true
 }
 
+# What else a script takes away after that.
+at_end() { :; }
+
 finish() {
   local status=$?
   trap - EXIT
   trap '' INT TERM PIPE  # nobody may be reading any more; what was started is taken away first
   end_processes
+  at_end
   local logs=""
   if ((status != 0)); then logs=$(tail -n 20 "$work"/*.log 2>/dev/null) || true; fi
   rm -rf "$work"

@@ -33,13 +33,21 @@ started=$SECONDS
 
 declare -A computed_ms loaded_ms loaded levels answers  # of each run, by its name
 
+# The engine kills its workers, and their block pools stay until another engine starts.
+at_end() {
+  local pool
+  for pool in /dev/shm/sluice-engine-py-*; do
+    [[ ! -O $pool ]] || flock --nonblock "$pool" rm -f "$pool" || true  # live engines hold the lock
+  done
+}
+
 start_engine() {
   step "the engine starts: a minute or two"
   local connector
   connector=$(printf '%s' '{"kv_connector": "SluiceConnector", "kv_role": "kv_both",' \
     '"kv_connector_module_path": "sluice_kv.vllm", "kv_load_failure_policy": "recompute",' \
     '"kv_connector_extra_config": {"socket": "'"$work/node.sock"'", "slo_ms": '"$slo_ms"',' \
-    '"chunk_tokens": '"$chunk_tokens"'}}')
+    '"lookup_ms": 1000, "chunk_tokens": '"$chunk_tokens"'}}')
   # What it would leave elsewhere goes into $work; its development mode is for forgetting prompts.
   start engine env -C "$work" TMPDIR="$work" XDG_CACHE_HOME="$work" XDG_CONFIG_HOME="$work" \
     VLLM_SERVER_DEV_MODE=1 VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1 VLLM_CPU_KVCACHE_SPACE=1 \
@@ -110,7 +118,8 @@ step "the engine's environment and its model, in $folder"
 "$here/install-engine.sh" "$folder/env"
 "$folder/env/bin/python" -B "$here/make-model.py" "$folder/model"
 
-printf '[log]\nlevel = "debug"\n' >"$work/node.toml"  # tells of every chunk
+# Tells of every chunk, and keeps nothing.
+printf '[node]\nprofile_cache_dir = ""\nprefill_file = ""\n[log]\nlevel = "debug"\n' >"$work/node.toml"
 node_flags=(--config "$work/node.toml")
 start_services
 start_engine
