@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# What the scripts share that show Sluice at work: each sets `script` to its name and sources this file. It makes
-# the temporary folder $work. When the script ends, however it does, what it started is ended and the folder
-# removed; if its exit status is not 0, the ends of the logs and the verdict are shown.
+# What the scripts share that show Sluice at work: each sets `script` to its name and sources this file.
+# It makes the temporary folder $work. When the script ends, however it does, what it started is ended and
+# the folder removed; if its exit status is not 0, the ends of the logs and the verdict are shown.
 # shellcheck disable=SC2154,SC2034  # script; what is for the scripts
 set -euo pipefail
 
@@ -52,8 +52,8 @@ fail() {
   exit 1
 }
 
-# start NAME COMMAND...: in the background, in a process group of its own, output to NAME.log; its process
-# id in $process.
+# start NAME COMMAND...: in the background, in a process group of its own, output to NAME.log; its
+# process id in $process.
 start() {
   local log=$work/$1.log
   shift
@@ -103,8 +103,8 @@ build_programs() {
   PATH=$build/server:$build/client:$build/client/cli:$PATH
 }
 
-# The server is at 127.0.0.1:$port, its process id in $server_process; a link to it is at port $link_port; the
-# daemon, with $node_flags, uses the link and is at $work/node.sock.
+# The server is at 127.0.0.1:$port, its process id in $server_process; a link to it is at port $link_port;
+# the daemon, with $node_flags, uses the link and is at $work/node.sock.
 start_services() {
   step "a server, a link that can be throttled, a node daemon"
   start sluiced sluiced --data-dir "$work/data" --listen 127.0.0.1:0 --port-file "$work/port"

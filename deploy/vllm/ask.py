@@ -71,7 +71,7 @@ def ask(path, prompt, salt, max_tokens):
 
 
 def forget(path):
-    """Tries again while blocks are being stored; a trifle to do lets the engine notice their end."""
+    """Tries again while blocks are being stored; a trifle to do makes the engine notice."""
     for _ in range(FORGET_TRIES):
         if json.load(post(path, "/reset_prefix_cache", {}))["success"]:
             return

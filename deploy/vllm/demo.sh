@@ -62,8 +62,8 @@ start_engine() {
 
 ask() { python3 -B "$here/ask.py" "$work/api.sock" "$@" || fail "the engine does not answer"; }
 
-# ask_long NAME: about the document, whose cache is NAME's alone. The time to the first token is in $ms, the
-# tokens of the prompt in $tokens, the answer in $text.
+# ask_long NAME: about the document, whose cache is NAME's alone. The time to the first token is in $ms,
+# the tokens of the prompt in $tokens, the answer in $text.
 ask_long() {
   local answer
   answer=$(ask --document "$document" --salt "$1" "$question")
@@ -75,8 +75,8 @@ stored_chunks() { sluice stats --server "127.0.0.1:$port" | awk '$1 == "stored" 
 
 has_stored() { (($(stored_chunks) >= $1)); }
 
-# compute NAME: the engine computes the document. In the end all its chunks are stored, and the engine does
-# not remember them.
+# compute NAME: the engine computes the document. In the end all its chunks are stored, and the engine
+# does not remember them.
 compute() {
   echo "computed and stored ($1):"
   local before

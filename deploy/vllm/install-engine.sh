@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes a Python environment in the folder ENV with the serving engine vLLM for CPUs, in the versions of
-# engine-versions.txt, with Sluice's connector for it and with what make-model.py needs. About 6 GB, minutes;
-# seconds if ENV has the engine already. Packages come from where pip is configured to get them.
+# engine-versions.txt, with Sluice's connector for it and with what make-model.py needs. About 6 GB, in
+# minutes; in seconds if ENV has the engine already. Packages come from where pip is configured to look.
 #   deploy/vllm/install-engine.sh [--without-connector] ENV | --help
 # --without-connector: the engine alone.
 set -euo pipefail
