@@ -92,6 +92,7 @@ LoadResult LoadSession::Run() {
     result_.outcomes.push_back(std::move(chunk.outcome));
   }
   result_.ms = Seconds(NowUs() - terms_.start_us) * 1e3;
+  result_.num_levels = static_cast<uint32_t>(profile_->num_levels());
   EndRecord();
   return std::move(result_);
 }

@@ -62,6 +62,7 @@ struct LoadResult {
   std::vector<ChunkOutcome> outcomes;  // one per chunk that was not skipped, in context order
   uint64_t bytes = 0;
   double ms = 0;
+  uint32_t num_levels = 0;  // lossy ones of the profile; 0 if there was none
   // If it was wanted and the load has no more than kMaxRecordedChunks.
   std::shared_ptr<LoadRecord> record;
 };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/block_sink.h"
 #include "client/grpc_status.h"
 #include "client/log_text.h"
 #include "client/node_service_limit.h"
@@ -29,33 +30,6 @@ constexpr absl::Duration kReadGrace = absl::Seconds(1);
 // Of one message, so that it stays far below the 4 MiB that gRPC takes by default.
 constexpr size_t kMaxOutcomesPerEvent = 1024;
 constexpr size_t kMaxOutcomeMessageBytes = 512;
-
-// Has planes written into the engine's blocks.
-class BlockSink final : public PlaneSink {
- public:
-  BlockSink(RegisteredPool& pool, const codec::Profile& profile,
-            std::span<const uint32_t> block_ids, size_t blocks_per_chunk)
-      : pool_(pool),
-        profile_(profile),
-        block_ids_(block_ids),
-        blocks_per_chunk_(blocks_per_chunk) {}
-
-  absl::Status Write(uint32_t chunk_index, size_t group,
-                     const codec::GroupDecoder& decoded) override {
-    if (pool_.closing()) return absl::CancelledError("the pool was unregistered");
-    const codec::GroupSpec& spec = profile_.groups()[group];
-    const auto blocks = block_ids_.subspan(chunk_index * blocks_per_chunk_, blocks_per_chunk_);
-    return pool_.blocks().Access(
-        spec.first_plane, spec.num_planes, blocks,
-        [&](std::span<const codec::PlaneRuns> planes) { return decoded.Write(planes); });
-  }
-
- private:
-  RegisteredPool& pool_;
-  const codec::Profile& profile_;
-  const std::span<const uint32_t> block_ids_;
-  const size_t blocks_per_chunk_;
-};
 
 // The start of a message that may be long; whole characters of UTF-8, as the wire wants them.
 std::string_view Shortened(std::string_view message) {
@@ -255,7 +229,7 @@ LoadResult NodeService::RunLoad(const LoadArguments& arguments, RegisteredPool& 
     return RefuseAll(arguments, ReasonWithoutProfile(profile.status()),
                      std::string(profile.status().message()), send);
   }
-  BlockSink sink(pool, **profile, arguments.block_ids, blocks_per_chunk);
+  BlockSink sink(pool, **profile, arguments.block_ids, arguments.skip_blocks, blocks_per_chunk);
   LoadOptions options = OptionsFor(context, arguments.num_tokens);
   options.skip_chunks = arguments.skip_chunks;
   // The SLO runs from the arrival of the request; hashing a long context takes its share.
@@ -293,6 +267,7 @@ v1::LoadSummary NodeService::Finish(const LoadArguments& arguments, const LoadRe
   summary.set_loaded_prefix_tokens(prefix_chunks * arguments.context.descriptor.chunk_tokens);
   summary.set_bytes(result.bytes);
   summary.set_ms(result.ms);
+  summary.set_num_levels(result.num_levels);
   counters_.loaded_chunks += summary.loaded_chunks();
   counters_.recompute_chunks += summary.recompute_chunks();
   counters_.received_bytes += summary.bytes();

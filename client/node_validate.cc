@@ -101,11 +101,10 @@ absl::StatusOr<ContextKeys> ToContext(const v1::ModelIdentity& identity, const T
   return context;
 }
 
-// The block ids of the full chunks. Those of chunks from `first_chunk` on must be distinct and in
-// the pool.
+// The block ids of the full chunks. Those from `first_block` on must be distinct and in the pool.
 absl::StatusOr<std::vector<uint32_t>> ToBlocks(const TokenIds& block_ids, size_t num_tokens,
                                                const ContextKeys& context,
-                                               const BlockLayout& layout, size_t first_chunk) {
+                                               const BlockLayout& layout, size_t first_block) {
   const uint32_t chunk_tokens = context.descriptor.chunk_tokens;
   if (chunk_tokens % layout.block_tokens != 0) {
     return absl::InvalidArgumentError(absl::StrCat("identity.chunk_tokens is ", chunk_tokens,
@@ -118,7 +117,7 @@ absl::StatusOr<std::vector<uint32_t>> ToBlocks(const TokenIds& block_ids, size_t
   const auto count = static_cast<size_t>(block_ids.size());
   if (count < needed || count > most) return OutOfRange("number of block_ids", count, needed, most);
   absl::flat_hash_set<uint32_t> seen;
-  for (size_t i = first_chunk * per_chunk; i < needed; ++i) {
+  for (size_t i = first_block; i < needed; ++i) {
     const uint32_t block = block_ids[static_cast<int>(i)];
     if (block >= layout.num_blocks) {
       return OutOfRange(absl::StrCat("block_ids[", i, "]"), block, 0, layout.num_blocks - 1);
@@ -235,18 +234,28 @@ absl::StatusOr<LoadArguments> CheckedLoad(const v1::LoadRequest& request, const 
   }
   spec.slo = absl::Milliseconds(request.slo_ms());
   spec.limit = absl::Milliseconds(std::max(request.slo_ms(), request.limit_ms()));
-  spec.num_tokens = static_cast<uint32_t>(request.token_ids_size());
+  if (request.tail_tokens() > limits.max_tokens) {
+    return OutOfRange("tail_tokens", request.tail_tokens(), 0, limits.max_tokens);
+  }
+  spec.num_tokens = static_cast<uint32_t>(request.token_ids_size()) + request.tail_tokens();
   spec.capability = static_cast<adapt::RecomputeCapability>(request.recompute());
   ASSIGN_OR_RETURN(spec.context,
                    ToContext(request.identity(), request.token_ids(), profile_id, limits));
-  const size_t num_chunks = spec.context.chunk_keys.size();
-  if (request.skip_chunks() > num_chunks) {
-    return OutOfRange("skip_chunks", request.skip_chunks(), 0, num_chunks);
+  const uint32_t chunk_tokens = spec.context.descriptor.chunk_tokens;
+  const size_t full_tokens = spec.context.chunk_keys.size() * chunk_tokens;
+  if (request.skip_tokens() > full_tokens) {
+    return OutOfRange("skip_tokens", request.skip_tokens(), 0, full_tokens);
   }
-  spec.skip_chunks = request.skip_chunks();
+  if (request.skip_tokens() % layout.block_tokens != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("skip_tokens is ", request.skip_tokens(),
+                                                   ", not a multiple of the pool's block_tokens ",
+                                                   layout.block_tokens));
+  }
+  spec.skip_chunks = request.skip_tokens() / chunk_tokens;
+  spec.skip_blocks = request.skip_tokens() / layout.block_tokens;
   ASSIGN_OR_RETURN(spec.block_ids,
                    ToBlocks(request.block_ids(), static_cast<size_t>(request.token_ids_size()),
-                            spec.context, layout, spec.skip_chunks));
+                            spec.context, layout, spec.skip_blocks));
   return spec;
 }
 
@@ -292,7 +301,7 @@ absl::StatusOr<SaveArguments> CheckedSave(const v1::SaveRequest& request, const 
   }
   ASSIGN_OR_RETURN(spec.block_ids,
                    ToBlocks(request.block_ids(), static_cast<size_t>(request.token_ids_size()),
-                            spec.context, layout, /*first_chunk=*/0));
+                            spec.context, layout, /*first_block=*/0));
   spec.lossless = request.lossless();
   return spec;
 }

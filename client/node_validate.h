@@ -59,8 +59,9 @@ struct LoadArguments {
   adapt::RecomputeCapability capability = adapt::RecomputeCapability::kNone;
   absl::Duration limit;  // at least the SLO
   double weight = 1;
-  uint32_t num_tokens = 0;                // of the whole context
-  uint32_t skip_chunks = 0;               // at most the number of full chunks
+  uint32_t num_tokens = 0;                // of the whole context, with the tail
+  uint32_t skip_chunks = 0;               // wholly had by the engine; at most all full ones
+  uint32_t skip_blocks = 0;               // had by the engine; their ids are not checked
   std::optional<codec::Level> max_level;  // at most one of the two is set
   std::optional<codec::Level> exact_level;
   std::string request_id;

@@ -69,14 +69,23 @@ class NodeServiceTest : public NodeFixture {
 
   static std::vector<std::byte> Planes(const ShmPool& shm, const BlockLayout& layout,
                                        uint32_t first_block, uint32_t num_chunks) {
+    return Blocks(shm, layout, first_block, num_chunks * kPerChunk);
+  }
+
+  std::vector<std::byte> Blocks(uint32_t first_block, uint32_t num_blocks) {
+    return Blocks(shm_, layout_, first_block, num_blocks);
+  }
+
+  static std::vector<std::byte> Blocks(const ShmPool& shm, const BlockLayout& layout,
+                                       uint32_t first_block, uint32_t num_blocks) {
     auto pool = BlockPool::Map(shm.name(), layout);
     EXPECT_TRUE(pool.ok()) << pool.status();
     std::vector<uint32_t> blocks;
-    for (uint32_t i = 0; i < num_chunks * kPerChunk; ++i) blocks.push_back(first_block + i);
+    for (uint32_t i = 0; i < num_blocks; ++i) blocks.push_back(first_block + i);
     std::vector<std::byte> all;
     for (size_t i = 0; i < layout.planes.size(); ++i) {
-      std::vector<std::byte> plane(layout.geometry.planes[i].bytes_per_token() * kChunkTokens *
-                                   num_chunks);
+      std::vector<std::byte> plane(layout.geometry.planes[i].bytes_per_token() * kBlockTokens *
+                                   num_blocks);
       EXPECT_TRUE((*pool)->Gather(i, blocks, plane).ok());
       all.insert(all.end(), plane.begin(), plane.end());
     }
@@ -188,7 +197,7 @@ TEST_F(NodeServiceTest, SkippedChunksAreNotTouched) {
   StartAndSave();
   const auto before = Planes(kTarget, 1);
   auto request = LoadContext(kChunks, kTarget);
-  request.set_skip_chunks(1);
+  request.set_skip_tokens(kChunkTokens);
   request.set_block_ids(0, 0xffffffff);  // of a skipped chunk: not looked at
   const Loaded loaded = Load(request);
   ASSERT_EQ(loaded.chunks.size(), kChunks - 1);
@@ -198,6 +207,21 @@ TEST_F(NodeServiceTest, SkippedChunksAreNotTouched) {
   for (const v1::ChunkOutcome& chunk : loaded.chunks) indexes.insert(chunk.chunk_index());
   EXPECT_EQ(indexes, (std::set<uint32_t>{1, 2}));
   EXPECT_EQ(Planes(kTarget, 1), before);
+}
+
+TEST_F(NodeServiceTest, SkippedBlocksOfALoadedChunkAreNotTouched) {
+  StartAndSave(/*lossless=*/true);
+  const uint32_t skipped = kPerChunk + 1;
+  const uint32_t rest = kChunks * kPerChunk - skipped;
+  const auto before = Blocks(kTarget, skipped);
+  auto request = LoadContext(kChunks, kTarget);
+  request.set_max_level(255);
+  request.set_skip_tokens(skipped * kBlockTokens);
+  const Loaded loaded = Load(request);
+  ASSERT_EQ(loaded.chunks.size(), kChunks - 1);
+  EXPECT_EQ(loaded.summary.loaded_prefix_tokens(), kChunks * kChunkTokens);
+  EXPECT_EQ(Blocks(kTarget, skipped), before);
+  EXPECT_EQ(Blocks(kTarget + skipped, rest), Blocks(kSource + skipped, rest));
 }
 
 TEST_F(NodeServiceTest, UnknownContextIsNotStored) {
@@ -435,7 +459,11 @@ TEST_F(NodeServiceTest, BadLoadsAreNamed) {
       {"block_ids[5] is 16", [](v1::LoadRequest& r) { r.set_block_ids(5, kBlocks); }},
       {"listed before", [](v1::LoadRequest& r) { r.set_block_ids(5, r.block_ids(0)); }},
       {"slo_ms", [](v1::LoadRequest& r) { r.set_slo_ms(kMaxSloMs + 1); }},
-      {"skip_chunks", [](v1::LoadRequest& r) { r.set_skip_chunks(kChunks + 1); }},
+      {"skip_tokens is",
+       [](v1::LoadRequest& r) { r.set_skip_tokens((kChunks + 1) * kChunkTokens); }},
+      {"tail_tokens is", [](v1::LoadRequest& r) { r.set_tail_tokens(0xffffffff); }},
+      {"not a multiple of the pool's block_tokens",
+       [](v1::LoadRequest& r) { r.set_skip_tokens(1); }},
       {"max_level is 254", [](v1::LoadRequest& r) { r.set_max_level(254); }},
       {"exact_level is 8", [](v1::LoadRequest& r) { r.set_exact_level(8); }},
       {"max_level and exact_level",

@@ -37,7 +37,7 @@ const Pool& SmallPool() {
 void CheckBlocks(const ContextKeys& context, const std::vector<uint32_t>& blocks, size_t first) {
   const size_t per_chunk = context.descriptor.chunk_tokens / SmallPool().layout.block_tokens;
   if (blocks.size() != context.chunk_keys.size() * per_chunk) std::abort();
-  for (size_t i = first * per_chunk; i < blocks.size(); ++i) {
+  for (size_t i = first; i < blocks.size(); ++i) {
     if (blocks[i] >= SmallPool().layout.num_blocks) std::abort();
   }
 }
@@ -55,7 +55,7 @@ void Check(int which, const void* data, int size) {
   } else if (which == 1 && load.ParseFromArray(data, size)) {
     const auto arguments = CheckedLoad(load, pool.layout, pool.profile_id, RequestLimits());
     if (arguments.ok()) {
-      CheckBlocks(arguments->context, arguments->block_ids, arguments->skip_chunks);
+      CheckBlocks(arguments->context, arguments->block_ids, arguments->skip_blocks);
     }
   } else if (which == 2 && save.ParseFromArray(data, size)) {
     const auto arguments = CheckedSave(save, pool.layout, pool.profile_id, RequestLimits());
