@@ -309,7 +309,7 @@ class NodeTest(harness.ServerTest):
         self.put(path)
         self.children["sluiced"].send_signal(signal.SIGSTOP)
         arguments = [os.environ["SLUICE_CLI"], "fetch", *CHUNK, "--node", self.socket, "--slo",
-                     "5000", "--timeout", "3600", "--like", path,
+                     "10000", "--timeout", "3600", "--like", path,
                      self.path("out")]
         with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as fetch:
             pause = threading.Event()
@@ -317,7 +317,7 @@ class NodeTest(harness.ServerTest):
                 self.assertIsNone(fetch.poll())
                 pause.wait(0.005)
             self.children["sluice-node"].send_signal(signal.SIGSTOP)
-            error = fetch.communicate(timeout=harness.LIMIT_S)[1]
+            error = fetch.communicate(timeout=2 * harness.LIMIT_S)[1]
             self.assertEqual(fetch.returncode, UNREACHABLE, error)
             self.assertIn("no answer from the daemon", error)
 

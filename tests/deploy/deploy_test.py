@@ -106,7 +106,8 @@ class Deploy(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("shellcheck"), "shellcheck is not installed")
     def test_scripts_are_clean(self):
-        self.assert_succeeds("shellcheck", str(SHARED), *map(str, SCRIPTS))
+        self.assert_succeeds("shellcheck", "--external-sources", "--source-path", str(ROOT),
+                             str(SHARED), *map(str, SCRIPTS))
 
     def test_packages_have_a_kind_and_a_reason(self):
         for line in (DEPLOY / "packages.txt").read_text(encoding="utf-8").splitlines():
