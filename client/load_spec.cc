@@ -9,6 +9,15 @@ namespace {
 // Decoding a group takes about four times its output: for symbols, coefficients and sums.
 constexpr uint64_t kScratchPerOutputByte = 4;
 
+// A load that has less of the SLO, because of what the engine computes after it, cannot save the
+// SLO. It goes on for this part of it, for what is loaded by then need not be computed as well.
+constexpr double kLeastShare = 0.1;
+constexpr double kLostShare = 0.5;
+
+double Share(adapt::TimeUs part_us, adapt::TimeUs all_us) {
+  return all_us > 0 ? static_cast<double>(part_us) / static_cast<double>(all_us) : 1;
+}
+
 adapt::TimeUs Scaled(adapt::TimeUs compute_us, double scale) {
   return static_cast<adapt::TimeUs>(static_cast<double>(compute_us) * scale);
 }
@@ -64,6 +73,9 @@ adapt::LoadSpec MakeSpec(const LoadTerms& terms, const Loader::Config& config,
   spec.reserve_us = std::min(absl::ToInt64Microseconds(config.reserve), terms.slo_us / 4);
   spec.reserve_us =
       std::min(spec.reserve_us + Scaled(options.tail_us, compute_scale), terms.slo_us);
+  if (Share(terms.slo_us - spec.reserve_us, terms.slo_us) < kLeastShare) {
+    spec.reserve_us = Scaled(terms.slo_us, 1 - kLostShare);
+  }
   spec.capability = options.capability;
   spec.loss_stop = config.loss_stop;
   spec.memory_bytes = terms.memory_bytes;
