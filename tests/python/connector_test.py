@@ -5,10 +5,12 @@ import types
 import unittest
 from concurrent.futures import Future
 
+import torch
 from vllm.v1.core.block_pool import BlockPool
 
 from sluice_kv.geometry import Geometry
 from sluice_kv.node import LOSSLESS, Identity, LoadResult, SaveResult
+from sluice_kv.vllm.blocks import DirectBlocks, StagedBlocks
 from sluice_kv.vllm.config import Config, ConfigError, RequestSettings
 from sluice_kv.vllm.engine import EngineFacts
 from sluice_kv.vllm.messages import LoadReport, StepPlan, WorkerReport
@@ -395,7 +397,7 @@ class Worker(SchedulerCase):
         node.load_result = lambda tokens: result
         self.start(node, load_async=load_async)
         self.pool = PlayedPool()
-        self.worker = WorkerSide(node, self.pool,
+        self.worker = WorkerSide(node, self.pool, DirectBlocks(),
                                  Config(chunk_tokens=CHUNK, load_async=load_async), BLOCK)
         self.addCleanup(self.worker.close)
 
@@ -513,6 +515,52 @@ class Worker(SchedulerCase):
             if (report := self.worker.report()) is not None:
                 return report
         raise AssertionError("no report")
+
+
+class Slots(unittest.TestCase):
+    """Blocks of tensors that the daemon cannot reach; the tensors are of the CPU here, with the
+    strides of FlashAttention's NHD and HND."""
+
+    LAYERS, BLOCKS, HEADS, DIM, NUM_SLOTS = 3, 8, 2, 4, 5
+
+    def start(self, order):
+        shape = {"B": self.BLOCKS, "H": self.HEADS, "N": BLOCK, "C": 2 * self.DIM}
+        self.layers = [torch.randn([shape[axis] for axis in order]).permute(
+            [order.index(axis) for axis in "BHNC"]) for _ in range(self.LAYERS)]
+        self.slots = [torch.zeros(self.NUM_SLOTS, self.HEADS, BLOCK, 2 * self.DIM)
+                      for _ in range(self.LAYERS)]
+        self.staged = StagedBlocks(self.layers, self.slots)
+
+    def test_blocks_are_read_through_slots(self):
+        for order in ("BNHC", "BHNC"):
+            self.start(order)
+            lent = self.staged.lend_to_read([6, 1, 3], self.staged.mark())
+            for layer, slots in zip(self.layers, self.slots):
+                self.assertTrue(torch.equal(slots[lent.ids], layer[[6, 1, 3]]))
+
+    def test_only_what_is_delivered_is_written(self):
+        for order in ("BNHC", "BHNC"):
+            self.start(order)
+            before = [layer.clone() for layer in self.layers]
+            lent = self.staged.lend_to_fill([2, 7, 4])
+            for slots in self.slots:
+                slots[lent.ids] = torch.randn(3, self.HEADS, BLOCK, 2 * self.DIM)
+            lent.deliver(2)
+            for layer, slots, old in zip(self.layers, self.slots, before):
+                self.assertTrue(torch.equal(layer[[2, 7]], slots[lent.ids[:2]]))
+                kept = [0, 1, 3, 4, 5, 6]
+                self.assertTrue(torch.equal(layer[kept], old[kept]))
+
+    def test_slots_are_lent_once_and_come_back(self):
+        self.start("BNHC")
+        first = self.staged.lend_to_fill([1, 2, 3])
+        self.assertIsNone(self.staged.lend_to_fill([4, 5, 6]))
+        second = self.staged.lend_to_read([4, 5], None)
+        self.assertEqual(len(set(first.ids + second.ids)), 5)
+        first.give_back()
+        first.give_back()
+        self.assertEqual(len(self.staged.lend_to_fill([1, 2, 3]).ids), 3)
+        self.assertIsNone(self.staged.lend_to_fill([1]))
 
 
 class Reports(unittest.TestCase):

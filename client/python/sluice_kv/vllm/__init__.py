@@ -16,6 +16,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorRole,
     KVConnectorWorkerMetadata,
 )
+from vllm.platforms import current_platform
 
 from sluice_kv.node import NodeClient
 from sluice_kv.vllm.config import Config, ConfigError
@@ -76,7 +77,8 @@ class SluiceConnector(KVConnectorBase_V1):  # type: ignore[misc]
     # Worker.
 
     def get_mem_pool_context(self) -> AbstractContextManager[Any] | None:
-        return self._memory
+        on_cpu = current_platform.is_cpu() and not self._config.staging
+        return self._memory if on_cpu else None
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
         assert self._memory is not None

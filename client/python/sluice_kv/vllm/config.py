@@ -30,6 +30,8 @@ class Config:
     save_blocks_share: float = 0.25  # of the engine's blocks, that saves may hold at a time
     chunk_tokens: int = 256
     profile_id: bytes = b""  # empty: the built-in profile
+    staging: bool = False  # slots even where the daemon could reach the engine's blocks
+    staging_mib: int = 4096  # most memory for slots, of an engine whose KV cache is on a device
     tenant: str = ""
     model: str = ""  # empty: from the engine's model
     revision: str = ""  # empty: a digest of the weights
@@ -56,12 +58,13 @@ class Config:
         for name in ("socket", "tenant", "model", "revision"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigError(f"{name} must be a string")
-        for name in ("load_async", "save", "save_lossless"):
+        for name in ("load_async", "save", "save_lossless", "staging"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} must be true or false")
         _check_number("lookup_ms", self.lookup_ms, 1, 10_000)
         _check_number("save_timeout_s", self.save_timeout_s, 1, 3600)
         _check_number("save_blocks_share", self.save_blocks_share, *_NUM_BLOCK_SHARES)
+        _check_number("staging_mib", self.staging_mib, 1, 1 << 20)
         _check_number("chunk_tokens", self.chunk_tokens, 16, 4096)
 
 

@@ -4,6 +4,7 @@ Used by the worker's thread while the engine starts."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from sluice_kv.layout import PlaneLayout, UnknownLayout, layer_layouts
 from sluice_kv.memory import SharedMemory, socket_group
 from sluice_kv.node import NodeClient, PoolSpec
 from sluice_kv.pool import RegisteredPool
-from sluice_kv.vllm.config import Config
+from sluice_kv.vllm.blocks import DirectBlocks, EngineBlocks, StagedBlocks
+from sluice_kv.vllm.config import Config, ConfigError
 from sluice_kv.vllm.engine import engine_geometry, layer_names
 from sluice_kv.vllm.worker import WorkerSide
 
@@ -42,15 +44,33 @@ class KvMemory(TorchFunctionMode):
             return memory.tensor
         return func(*args, **kwargs)
 
-    def holding(self, tensor: torch.Tensor) -> SharedMemory:
-        """The memory that the tensor is in; the others are given back."""
+    def holding(self, tensor: torch.Tensor) -> SharedMemory | None:
+        """The memory that the tensor is in, if it is in any; the others are given back."""
         for memory in [m for m in self._memories if not m.contains(tensor)]:
             memory.close()
             self._memories.remove(memory)
-        if not self._memories:
-            raise UnknownLayout(f"the KV cache is on {tensor.device} and not in memory that can be "
-                                "shared with the node daemon; engines on CPUs are supported")
-        return self._memories[0]
+        return self._memories[0] if self._memories else None
+
+    def slots_for(self, caches: Sequence[torch.Tensor], most_mib: int
+                  ) -> tuple[SharedMemory, list[torch.Tensor]]:
+        """Memory for slots of blocks of all layers, at most one per block of the engine, and their
+        tensors."""
+        block = caches[0][0]
+        if any(cache[0].shape != block.shape or cache.dtype != block.dtype for cache in caches):
+            raise UnknownLayout("the layers' blocks differ in shape or type")
+        block_bytes = block.numel() * block.element_size()
+        num_slots = min(caches[0].shape[0], (most_mib << 20) // (block_bytes * len(caches)))
+        if num_slots == 0:
+            raise ConfigError(f"staging_mib is {most_mib}; a block of all layers has "
+                              f"{block_bytes * len(caches)} bytes")
+        memory = SharedMemory(num_slots * block_bytes * len(caches),
+                              socket_group(self._config.socket))
+        self._memories.append(memory)
+        if block.device.type == "cuda":
+            # Page-locked memory is copied at the speed of the bus; without it copies are slower.
+            torch.cuda.cudart().cudaHostRegister(memory.address, memory.num_bytes, 0)
+        slots = memory.tensor.view(block.dtype).view(len(caches), num_slots, *block.shape)
+        return memory, list(slots)
 
     def close(self) -> None:
         for memory in self._memories:
@@ -62,30 +82,38 @@ def make_worker(vllm_config: Any, kv_cache_config: Any, config: Config, memory: 
                 kv_caches: dict[str, torch.Tensor]) -> WorkerSide:
     """Raises UnknownLayout or UnsupportedModel, which name what is not known."""
     names = layer_names(kv_cache_config)
-    layers = get_layers_from_vllm_config(vllm_config, AttentionLayerBase, names)
-    shared = memory.holding(kv_caches[names[0]])
-    planes: list[PlaneLayout] = []
-    for name in names:
-        tensor = kv_caches[name]
-        layer = layers[name]
-        if getattr(layer, "kv_sharing_target_layer_name", None):
-            raise UnknownLayout(f"{name} uses the KV cache of another layer")
-        backend = layer.get_attn_backend().get_name()
-        isa = getattr(layer, "isa", None)
-        offset = tensor.data_ptr() - shared.address
-        planes += [plane.at(offset) for plane in layer_layouts(
-            backend, isa, tuple(tensor.shape), tensor.stride(), tensor.element_size())]
-    num_blocks, _, block_tokens, _ = kv_caches[names[0]].shape
+    caches = [kv_caches[name] for name in names]
+    block_tokens = caches[0].shape[2]
     if block_tokens != vllm_config.cache_config.block_size:
         raise UnknownLayout(f"the attention backend splits blocks of "
                             f"{vllm_config.cache_config.block_size} tokens into {block_tokens}")
-    spec = PoolSpec(shm_name=shared.name, pool_bytes=shared.num_bytes, num_blocks=num_blocks,
-                    block_tokens=block_tokens, layouts=tuple(planes),
-                    geometry=engine_geometry(vllm_config, kv_cache_config),
+    blocks: EngineBlocks = DirectBlocks()
+    shared = memory.holding(caches[0])
+    if shared is None:
+        shared, caches = memory.slots_for(caches, config.staging_mib)
+        blocks = StagedBlocks([kv_caches[name] for name in names], caches)
+    layers = get_layers_from_vllm_config(vllm_config, AttentionLayerBase, names)
+    planes: list[PlaneLayout] = []
+    for name, cache in zip(names, caches):
+        planes += layer_planes(name, layers[name], cache, shared)
+    spec = PoolSpec(shm_name=shared.name, pool_bytes=shared.num_bytes,
+                    num_blocks=caches[0].shape[0], block_tokens=block_tokens,
+                    layouts=tuple(planes), geometry=engine_geometry(vllm_config, kv_cache_config),
                     profile_id=config.profile_id)
     client = NodeClient(config.socket)
     pool = RegisteredPool(client, shared, spec)
     if not pool.wait(_START_WAIT_S):
         _LOG.warning("the node daemon at %s is not there yet; all is computed until it is",
                      config.socket)
-    return WorkerSide(client, pool, config, block_tokens)
+    return WorkerSide(client, pool, blocks, config, block_tokens)
+
+
+def layer_planes(name: str, layer: Any, cache: torch.Tensor, shared: SharedMemory
+                 ) -> list[PlaneLayout]:
+    """K and V of a layer whose blocks, or slots, are in shared memory."""
+    if getattr(layer, "kv_sharing_target_layer_name", None):
+        raise UnknownLayout(f"{name} uses the KV cache of another layer")
+    offset = cache.data_ptr() - shared.address
+    return [plane.at(offset) for plane in layer_layouts(
+        layer.get_attn_backend().get_name(), getattr(layer, "isa", None), tuple(cache.shape),
+        cache.stride(), cache.element_size())]

@@ -7,10 +7,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from sluice_kv.node import LoadResult, NodeClient
 from sluice_kv.pool import RegisteredPool
+from sluice_kv.vllm.blocks import EngineBlocks, Lent
 from sluice_kv.vllm.config import Config
 from sluice_kv.vllm.messages import (
     LoadReport,
@@ -29,9 +32,9 @@ _MAX_SAVES = 8
 class WorkerSide:
     """Carries out what the scheduler's half has planned."""
 
-    def __init__(self, client: NodeClient, pool: RegisteredPool, config: Config,
-                 block_tokens: int) -> None:
-        self._client, self._pool, self._config = client, pool, config
+    def __init__(self, client: NodeClient, pool: RegisteredPool, blocks: EngineBlocks,
+                 config: Config, block_tokens: int) -> None:
+        self._client, self._pool, self._blocks, self._config = client, pool, blocks, config
         self._block_tokens = block_tokens
         self._load_threads = ThreadPoolExecutor(_MAX_LOADS, thread_name_prefix="sluice-load")
         self._save_threads = ThreadPoolExecutor(_MAX_SAVES, thread_name_prefix="sluice-save")
@@ -40,6 +43,7 @@ class WorkerSide:
         self._report = WorkerReport()
         self._bad_blocks: set[int] = set()
         self._fence_wanted = False
+        self._stuck: list[Lent] = []  # places that a silent daemon may use until it is cut off
         self._running: dict[str, LoadTask] = {}
         self._step_bad_blocks: set[int] = set()  # of the step's own loads
         self._step_began = 0.0
@@ -78,7 +82,7 @@ class WorkerSide:
             if self._step_bad_blocks:
                 self._save_ended(task, released=True, stored=False)
             else:
-                self._save_threads.submit(self._save, task)
+                self._save_threads.submit(self._save, task, self._blocks.mark())
 
     def ended_loads(self) -> set[str]:
         """Requests whose loads have ended since the last call, well or not."""
@@ -125,16 +129,36 @@ class WorkerSide:
             return LoadResult(reasons={"node_unavailable": 1})
         if slo_ms <= 0:
             return LoadResult(reasons={"late": 1})
-        return self._client.load(task.identity, pool_id, task.tokens, task.blocks, slo_ms,
-                                 skip_tokens=task.skip_tokens, tail_tokens=task.tail_tokens,
-                                 level=task.level, request_id=task.request_id)
+        skip_blocks = task.skip_tokens // self._block_tokens
+        lent = self._blocks.lend_to_fill(task.blocks[skip_blocks:])
+        if lent is None:
+            return LoadResult(reasons={"no_slots": 1})
+        result = self._client.load(
+            task.identity, pool_id, task.tokens, [0] * skip_blocks + lent.ids, slo_ms,
+            skip_tokens=task.skip_tokens, tail_tokens=task.tail_tokens, level=task.level,
+            request_id=task.request_id)
+        if not result.confirmed:
+            self._keep_until_fence(lent)
+            return result
+        lent.deliver(self._loaded_tokens(task, result) // self._block_tokens - skip_blocks)
+        lent.give_back()
+        return result
+
+    def _keep_until_fence(self, lent: Lent) -> None:
+        with self._lock:
+            self._stuck.append(lent)
+
+    @staticmethod
+    def _loaded_tokens(task: LoadTask, result: LoadResult) -> int:
+        """Tokens from the start that the engine has after the load."""
+        chunk = task.identity.chunk_tokens
+        chunks = task.skip_tokens // chunk + (result.prefix_chunks if result.confirmed else 0)
+        return max(task.skip_tokens, chunks * chunk)
 
     def _end_load(self, task: LoadTask, result: LoadResult) -> None:
         """Under the lock."""
-        chunk = task.identity.chunk_tokens
-        first = task.skip_tokens // chunk
+        loaded = self._loaded_tokens(task, result)
         prefix = result.prefix_chunks if result.confirmed else 0
-        loaded = max(task.skip_tokens, (first + prefix) * chunk) if prefix else task.skip_tokens
         levels = [level for level in result.levels[:prefix] if level is not None]
         report = LoadReport(loaded_tokens=loaded, worst_level=min(levels, default=None),
                             coarse=any(result.is_coarse(level) for level in levels),
@@ -157,35 +181,52 @@ class WorkerSide:
             _LOG.error("the node daemon at %s is silent: it is cut off from the KV cache",
                        self._client.socket)
             self._pool.fence()
+            for lent in self._stuck:
+                lent.give_back()
+            self._stuck = []
 
     # Saves.
 
-    def _save(self, task: SaveTask) -> None:
-        pool_id, epoch = self._pool.current
+    def _save(self, task: SaveTask, written: Any) -> None:
         released = threading.Event()
 
         def release() -> None:
-            released.set()
-            self._save_ended(task, released=True)
+            if not released.is_set():
+                released.set()
+                self._save_ended(task, released=True)
 
         stored = False
         try:
-            if pool_id is not None:
-                result = self._client.save(
-                    task.identity, pool_id, task.tokens, task.blocks,
-                    lossless=self._config.save_lossless, request_id=task.request_id,
-                    timeout_s=self._config.save_timeout_s, on_copied=release)
-                stored = result.stored
-                if not stored:
-                    _LOG.info("save %s: %s", task.request_id, result.message)
+            stored = self._save_now(task, written, release)
         except Exception:
             _LOG.exception("save %s", task.request_id)
-        if not released.is_set():
-            if pool_id is not None:
-                with self._lock:
-                    self._fence_wanted |= epoch == self._pool.current[1]
-            self._save_ended(task, released=True)
+        release()
         self._save_ended(task, stored=stored)
+
+    def _save_now(self, task: SaveTask, written: Any, release: Callable[[], None]) -> bool:
+        pool_id, epoch = self._pool.current
+        lent = None if pool_id is None else self._blocks.lend_to_read(task.blocks, written)
+        if lent is None or pool_id is None:
+            return False
+        if lent.detached:
+            release()
+        copied = threading.Event()
+
+        def on_copied() -> None:
+            copied.set()
+            lent.give_back()
+            release()
+
+        result = self._client.save(
+            task.identity, pool_id, task.tokens, lent.ids, lossless=self._config.save_lossless,
+            request_id=task.request_id, timeout_s=self._config.save_timeout_s, on_copied=on_copied)
+        if not copied.is_set():
+            self._keep_until_fence(lent)
+            with self._lock:
+                self._fence_wanted |= epoch == self._pool.current[1]
+        if not result.stored:
+            _LOG.info("save %s: %s", task.request_id, result.message)
+        return result.stored
 
     def _save_ended(self, task: SaveTask, released: bool = False,
                     stored: bool | None = None) -> None:
