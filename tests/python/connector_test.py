@@ -214,6 +214,28 @@ class Loads(SchedulerCase):
         request.num_computed_tokens = 0
         self.assertEqual(self.side.matched_tokens(request, 0), (0, False))
 
+    def test_bad_chunk_is_not_offered_to_others(self):
+        self.start(PlayedNode(stored=3 * CHUNK))
+        first, second, other = (Request(name, 3 * CHUNK + 1) for name in "abc")
+        other.block_hashes = [b"other%d" % i for i in range(len(other.block_hashes))]
+        self.side.matched_tokens(first, 0)
+        self.load(first, 3 * CHUNK)
+        report = report_of(CHUNK, complete=False)
+        report.reasons = {"damaged": 1, "after_cut": 1}
+        self.side.on_report(WorkerReport(loads={"a": report}))
+        self.assertEqual(self.side.matched_tokens(second, 0), (CHUNK, True))
+        self.assertEqual(self.side.matched_tokens(other, 0), (3 * CHUNK, True))
+
+    def test_late_chunk_is_offered_to_others(self):
+        self.start(PlayedNode(stored=3 * CHUNK))
+        first, second = (Request(name, 3 * CHUNK + 1) for name in "ab")
+        self.side.matched_tokens(first, 0)
+        self.load(first, 3 * CHUNK)
+        report = report_of(CHUNK, complete=False)
+        report.reasons = {"late": 2}
+        self.side.on_report(WorkerReport(loads={"a": report}))
+        self.assertEqual(self.side.matched_tokens(second, 0), (3 * CHUNK, True))
+
     def test_failed_synchronous_load_leaves_no_block_in_the_prefix_cache(self):
         self.start(PlayedNode(stored=2 * CHUNK), load_async=False)
         request = Request("a", 2 * CHUNK + 1)

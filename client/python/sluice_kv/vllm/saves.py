@@ -5,13 +5,12 @@ the engine's block pool: whatever becomes of the request (end, preemption, abort
 given to another one before the daemon has copied it."""
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 from sluice_kv.node import Identity
 from sluice_kv.vllm.messages import SaveTask, WorkerReport
+from sluice_kv.vllm.recent import RecentKeys
 
 _MAX_KNOWN = 1 << 16  # contexts that are remembered as stored
 _KNOWN_FOR_S = 600.0  # after that the server may have dropped them
@@ -27,7 +26,7 @@ class Saves:
         self._held: dict[int, list[Any]] = {}  # blocks by job
         self._released: dict[int, int] = {}  # job: workers that are done with its blocks
         self._keys: dict[int, bytes | None] = {}  # job: what it stores
-        self._known: OrderedDict[bytes, float] = OrderedDict()  # stored, since when
+        self._known = RecentKeys(_MAX_KNOWN, _KNOWN_FOR_S)  # stored
         self._queued: list[SaveTask] = []
         self._last_job = 0
         self.dropped = 0  # because too many blocks were held
@@ -40,7 +39,7 @@ class Saves:
             blocks: Sequence[Any], key: bytes | None) -> bool:
         """Has these full chunks stored after the next step; `key` names them if anything does.
         False if it is not needed or not possible now."""
-        if key is not None and self._is_known(key):
+        if key is not None and key in self._known:
             return False
         held = sum(len(blocks) for blocks in self._held.values())
         most = int(self._blocks_share * self._block_pool.num_gpu_blocks)
@@ -52,7 +51,7 @@ class Saves:
         self._held[self._last_job] = list(blocks)
         self._keys[self._last_job] = key
         if key is not None:
-            self._remember(key)  # not twice at a time either
+            self._known.add(key)  # not twice at a time either
         self._queued.append(SaveTask(self._last_job, request_id, identity, list(tokens),
                                      [block.block_id for block in blocks]))
         return True
@@ -73,7 +72,7 @@ class Saves:
         for job, stored in report.stored.items():
             key = self._keys.pop(job, None)
             if key is not None and not stored:
-                self._known.pop(key, None)
+                self._known.discard(key)
 
     def holds_blocks(self) -> bool:
         """Are there blocks that have not been read?"""
@@ -82,13 +81,3 @@ class Saves:
     def forget_known(self) -> None:
         """Stored contexts may be gone."""
         self._known.clear()
-
-    def _is_known(self, key: bytes) -> bool:
-        since = self._known.get(key)
-        return since is not None and time.monotonic() - since < _KNOWN_FOR_S
-
-    def _remember(self, key: bytes) -> None:
-        self._known[key] = time.monotonic()
-        self._known.move_to_end(key)
-        while len(self._known) > _MAX_KNOWN:
-            self._known.popitem(last=False)

@@ -13,11 +13,15 @@ from sluice_kv.vllm.config import Config, ConfigError, RequestSettings
 from sluice_kv.vllm.engine import EngineFacts
 from sluice_kv.vllm.lookup import Adapters, Lookup
 from sluice_kv.vllm.messages import LoadReport, LoadTask, PrefillWork, StepPlan, WorkerReport
+from sluice_kv.vllm.recent import RecentKeys
 from sluice_kv.vllm.saves import Saves
 
 _LOG = logging.getLogger("sluice_kv")
+_MAX_BAD_CHUNKS, _BAD_FOR_S = 1 << 12, 60.0
 _MIN_TIMED_TOKENS = 32  # shorter steps say little of what prefill costs
 _MAX_LOADS = 3  # of one request: the first and those after preemptions
+# Why a chunk that was said to be there could not be loaded, where asking again does not help.
+_LASTING_REASONS = frozenset(("damaged", "not_stored", "unsupported"))
 
 
 @dataclass
@@ -49,6 +53,7 @@ class SchedulerSide:
         self._loads: list[LoadTask] = []
         # Filled at less than the finest lossy level: what is computed from them is not stored.
         self._coarse_blocks: set[int] = set()
+        self._bad_chunks = RecentKeys(_MAX_BAD_CHUNKS, _BAD_FOR_S)  # by the hash of the first block
         self._saves = Saves(engine.num_workers, config.save_blocks_share)
         self._manager: Any = None
         _LOG.info("contexts of %s, revision %s, in chunks of %d tokens", engine.identity.model,
@@ -86,7 +91,7 @@ class SchedulerSide:
         if stored is None:
             return None, False
         context.have_tokens = have
-        count = min(stored, usable) - have
+        count = self._before_bad_chunks(request, min(stored, usable)) - have
         return (count, self._config.load_async) if count > 0 else (0, False)
 
     def after_allocation(self, request: Any, blocks: Any, count: int) -> None:
@@ -106,6 +111,29 @@ class SchedulerSide:
             skip_tokens=have, tail_tokens=request.num_tokens - end,
             deadline=request.arrival_time + context.settings.slo_ms / 1000,
             level=context.settings.level))
+
+    def _before_bad_chunks(self, request: Any, tokens: int) -> int:
+        """Of the first `tokens` tokens those before the first chunk that could not be loaded
+        lately, for this request or another."""
+        chunk = self._config.chunk_tokens
+        for start in range(0, tokens, chunk):
+            key = self._chunk_key(request, start)
+            if key is not None and key in self._bad_chunks:
+                return start
+        return tokens
+
+    def _remember_bad_chunk(self, context: _Context, loaded_tokens: int) -> None:
+        chunk = self._config.chunk_tokens
+        key = self._chunk_key(context.request, loaded_tokens // chunk * chunk)
+        if key is not None:
+            self._bad_chunks.add(key)
+
+    def _chunk_key(self, request: Any, start: int) -> bytes | None:
+        """The engine's hash of a chunk's first block, which covers all before it, adapter and
+        salt."""
+        hashes = request.block_hashes
+        index = start // self._engine.block_tokens
+        return bytes(hashes[index]) if index < len(hashes) else None
 
     # Steps.
 
@@ -135,6 +163,8 @@ class SchedulerSide:
             context.loading = False
             context.failed |= not load.complete
             self._mark_loaded(context, load)
+            if not load.complete and not _LASTING_REASONS.isdisjoint(load.reasons):
+                self._remember_bad_chunk(context, load.loaded_tokens)
             if not load.complete and not self._config.load_async:
                 self._evict(context, load.loaded_tokens)
 
