@@ -1,7 +1,7 @@
 """The engine's blocks as the node daemon sees them: themselves, or slots that they are copied to.
 
 Thread-safe. An engine on a CPU has its KV cache in shared memory, and the daemon works on its
-blocks. One on a device keeps it there: blocks travel through slots in shared memory, one in each."""
+blocks. One on a device keeps it there: blocks travel through slots in shared memory."""
 from __future__ import annotations
 
 import contextlib
