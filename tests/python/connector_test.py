@@ -489,8 +489,9 @@ class Worker(SchedulerCase):
             raise KeyError("bug")
         self.node.load_result = broken
         with self.assertLogs("sluice_kv", "ERROR"):
-            task, bad, _ = self.run_load()
-        self.assertEqual(bad, set(task.blocks))
+            task, bad, report = self.run_load()
+        self.assertEqual((bad, report.reasons), (set(task.blocks), {"connector_error": 1}))
+        self.assertEqual(self.pool.fences, 0)
 
     def test_no_save_of_a_step_whose_load_failed(self):
         self.begin(LoadResult(levels=[2, None, None]), load_async=False)

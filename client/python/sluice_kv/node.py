@@ -2,7 +2,7 @@
 
 Thread-safe. Nothing here raises for a daemon that is away: a query answers None, a load says of
 every chunk why it must be recomputed, a save that it failed. What a Load or Save call does with the
-engine's blocks is over when it returns, unless it says `confirmed=False`."""
+engine's blocks is over when it returns or raises, unless it says `confirmed=False`."""
 from __future__ import annotations
 
 import logging
@@ -241,6 +241,7 @@ def _error_name(error: grpc.RpcError) -> str:
 
 def _follow(call: Any, take: Callable[[Any], None], limit_s: float) -> grpc.RpcError | None:
     """Takes a stream's messages until its end; what it ended with if not well, or _STILL_RUNNING.
+    What `take` raises is raised here once the call is over, and only logged if that is not known.
 
     A call is never cancelled before its time: a cancelled call ends here at once, but nobody knows
     when the daemon has let go of the blocks."""
@@ -253,12 +254,21 @@ def _follow(call: Any, take: Callable[[Any], None], limit_s: float) -> grpc.RpcE
     timer = threading.Timer(limit_s, stop)
     timer.daemon = True
     timer.start()
+    ended_with: grpc.RpcError | None = None
+    fault: Exception | None = None
     try:
         for event in call:
-            take(event)
+            try:
+                take(event)
+            except Exception as raised:
+                fault = fault or raised
     except grpc.RpcError as error:
-        return _STILL_RUNNING if stopped.is_set() else error
+        ended_with = _STILL_RUNNING if stopped.is_set() else error
     finally:
         timer.cancel()
-    return None
+    if fault is not None:
+        if ended_with is not _STILL_RUNNING:
+            raise fault
+        _LOG.error("a message of the node daemon could not be taken", exc_info=fault)
+    return ended_with
 

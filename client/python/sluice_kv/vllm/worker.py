@@ -114,8 +114,8 @@ class WorkerSide:
         try:
             result = self._load_now(task, pool_id, slo_ms)
         except Exception:  # a bug must not leave the request waiting for ever
-            _LOG.exception("load %s", task.request_id)
-            result = LoadResult(reasons={"connector_error": 1}, confirmed=False)
+            _LOG.exception("load %s: a fault of the connector", task.request_id)
+            result = LoadResult(reasons={"connector_error": 1})
         with self._lock:
             cut_off = epoch != self._pool.current[1]
             if cut_off and result.confirmed:
@@ -199,7 +199,7 @@ class WorkerSide:
         try:
             stored = self._save_now(task, written, release)
         except Exception:
-            _LOG.exception("save %s", task.request_id)
+            _LOG.exception("save %s: a fault of the connector", task.request_id)
         release()
         self._save_ended(task, stored=stored)
 
