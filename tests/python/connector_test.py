@@ -4,6 +4,7 @@ import time
 import types
 import unittest
 from concurrent.futures import Future
+from dataclasses import replace
 
 import torch
 from vllm.v1.core.block_pool import BlockPool
@@ -13,7 +14,7 @@ from sluice_kv.node import LOSSLESS, Identity, LoadResult, SaveResult
 from sluice_kv.vllm.blocks import DirectBlocks, StagedBlocks
 from sluice_kv.vllm.config import Config, ConfigError, RequestSettings
 from sluice_kv.vllm.engine import EngineFacts
-from sluice_kv.vllm.messages import LoadReport, StepPlan, WorkerReport
+from sluice_kv.vllm.messages import LoadReport, SaveTask, StepPlan, WorkerReport
 from sluice_kv.vllm.scheduler import SchedulerSide
 from sluice_kv.vllm.worker import WorkerSide
 
@@ -26,7 +27,7 @@ class PlayedNode:
 
     def __init__(self, stored=0, at_once=True):
         self.stored, self.at_once = stored, at_once
-        self.queries, self.saves, self.prefills = [], [], []
+        self.queries, self.saves, self.prefills, self.identities = [], [], [], []
         self.socket = "played"
         self.load_result = lambda task: LoadResult()
         self.save_result = SaveResult(stored=True)
@@ -45,10 +46,12 @@ class PlayedNode:
         future.set_result(types.SimpleNamespace(planned_tokens=self.stored))
 
     def load(self, identity, pool_id, tokens, blocks, slo_ms, **options):
+        self.identities.append(identity)
         return self.load_result(tokens)
 
     def save(self, identity, pool_id, tokens, blocks, *, on_copied, **options):
         self.saves.append((list(tokens), list(blocks)))
+        self.identities.append(identity)
         if not self.may_copy.wait(LIMIT_S):
             raise AssertionError("nobody let the save go on")
         on_copied()
@@ -420,7 +423,8 @@ class Worker(SchedulerCase):
         self.start(node, load_async=load_async)
         self.pool = PlayedPool()
         self.worker = WorkerSide(node, self.pool, DirectBlocks(),
-                                 Config(chunk_tokens=CHUNK, load_async=load_async), BLOCK)
+                                 Config(chunk_tokens=CHUNK, load_async=load_async), BLOCK,
+                                 revision="r/tp1of2")
         self.addCleanup(self.worker.close)
 
     def run_load(self, have=0):
@@ -440,6 +444,15 @@ class Worker(SchedulerCase):
         self.assertEqual(bad, set())
         self.assertEqual((report.loaded_tokens, report.worst_level, report.coarse, report.complete),
                          (3 * CHUNK, 2, False, True))
+
+    def test_a_worker_loads_and_stores_its_own_part(self):
+        self.begin(LoadResult(levels=[2, 2, 2], num_levels=3))
+        task, _, _ = self.run_load()
+        self.worker.end_step(StepPlan(saves=[SaveTask(1, "a", task.identity, task.tokens,
+                                                      task.blocks)]))
+        self.wait_for_report()
+        self.assertEqual(task.identity.revision, "r")
+        self.assertEqual(self.node.identities, [replace(task.identity, revision="r/tp1of2")] * 2)
 
     def test_a_gap_spoils_all_behind_it(self):
         self.begin(LoadResult(levels=[1, None, 2], num_levels=3, reasons={"late": 1}))

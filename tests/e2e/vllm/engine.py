@@ -8,8 +8,10 @@ libraries write to standard output too:
         all at a time; per request tokens, s to the first one, tokens found in the cache, what the
         connector tells
     {"reset": true}      empties the engine's own prefix cache
-    {"abort_after": s, "generate": [...]}   as generate, but all are aborted after that time
+    {"abort_after": s, "generate": [...]}   as generate, but those with "abort": true are aborted
+        after that time
     {"clear_stored": 1}  has the connector forget what it knows to be stored
+    {"state": true}      blocks of the engine's pool, those that are free, requests that are left
 """
 import json
 import os
@@ -61,7 +63,7 @@ class Engine:
         results = {name: {"first_s": None, "tokens": []} for name in ids}
         while self.engine.has_unfinished_requests():
             if abort_after is not None and time.monotonic() - started > abort_after:
-                self.engine.abort_request(ids)
+                self.engine.abort_request([i for i, r in zip(ids, requests) if r.get("abort")])
                 abort_after = None
             for output in self.engine.step():
                 result = results[output.request_id.split("-")[0]]
@@ -89,6 +91,11 @@ class Engine:
             return {"reset": self.llm.reset_prefix_cache()}
         if "clear_stored" in command:
             return {"cleared": self.llm.reset_prefix_cache(reset_connector=True)}
+        if "state" in command:
+            scheduler = self.engine.engine_core.engine_core.scheduler
+            pool = scheduler.kv_cache_manager.block_pool
+            return {"blocks": pool.num_gpu_blocks - 1, "free": pool.get_num_free_blocks(),
+                    "requests": len(scheduler.requests)}
         results = self.generate(command["generate"], command.get("abort_after"))
         self.settle()
         return {"results": results}

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from vllm.config import get_layers_from_vllm_config
+from vllm.distributed import get_tensor_model_parallel_rank
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 
 from sluice_kv.layout import PlaneLayout, UnknownLayout, layer_layouts
@@ -18,7 +19,7 @@ from sluice_kv.node import NodeClient, PoolSpec
 from sluice_kv.pool import RegisteredPool
 from sluice_kv.vllm.blocks import DirectBlocks, EngineBlocks, StagedBlocks
 from sluice_kv.vllm.config import Config, ConfigError
-from sluice_kv.vllm.engine import engine_geometry, layer_names
+from sluice_kv.vllm.engine import base_identity, engine_geometry, layer_names
 from sluice_kv.vllm.worker import WorkerSide
 
 _LOG = logging.getLogger("sluice_kv")
@@ -105,7 +106,8 @@ def make_worker(vllm_config: Any, kv_cache_config: Any, config: Config, memory: 
     if not pool.wait(_START_WAIT_S):
         _LOG.warning("the node daemon at %s is not there yet; all is computed until it is",
                      config.socket)
-    return WorkerSide(client, pool, blocks, config, block_tokens)
+    own = base_identity(vllm_config, config, get_tensor_model_parallel_rank())
+    return WorkerSide(client, pool, blocks, config, block_tokens, own.revision)
 
 
 def layer_planes(name: str, layer: Any, cache: torch.Tensor, shared: SharedMemory

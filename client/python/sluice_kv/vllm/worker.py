@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
-from sluice_kv.node import LoadResult, NodeClient
+from sluice_kv.node import Identity, LoadResult, NodeClient
 from sluice_kv.pool import RegisteredPool
 from sluice_kv.vllm.blocks import EngineBlocks, Lent
 from sluice_kv.vllm.config import Config
@@ -33,9 +34,10 @@ class WorkerSide:
     """Carries out what the scheduler's half has planned."""
 
     def __init__(self, client: NodeClient, pool: RegisteredPool, blocks: EngineBlocks,
-                 config: Config, block_tokens: int) -> None:
+                 config: Config, block_tokens: int, revision: str) -> None:
+        """`revision`: of this worker's part of the contexts; tasks name the first worker's."""
         self._client, self._pool, self._blocks, self._config = client, pool, blocks, config
-        self._block_tokens = block_tokens
+        self._block_tokens, self._revision = block_tokens, revision
         self._load_threads = ThreadPoolExecutor(_MAX_LOADS, thread_name_prefix="sluice-load")
         self._save_threads = ThreadPoolExecutor(_MAX_SAVES, thread_name_prefix="sluice-save")
         self._lock = threading.Condition()
@@ -106,6 +108,9 @@ class WorkerSide:
             report, self._report = self._report, WorkerReport()
         return report if report.loads or report.released or report.stored else None
 
+    def _own(self, identity: Identity) -> Identity:
+        return replace(identity, revision=self._revision)
+
     # Loads.
 
     def _load(self, task: LoadTask) -> None:
@@ -133,18 +138,24 @@ class WorkerSide:
         lent = self._blocks.lend_to_fill(task.blocks[skip_blocks:])
         if lent is None:
             return LoadResult(reasons={"no_slots": 1})
-        result = self._client.load(
-            task.identity, pool_id, task.tokens, [0] * skip_blocks + lent.ids, slo_ms,
-            skip_tokens=task.skip_tokens, tail_tokens=task.tail_tokens, level=task.level,
-            request_id=task.request_id)
-        if not result.confirmed:
-            self._keep_until_fence(lent)
-            return result
-        lent.deliver(self._loaded_tokens(task, result) // self._block_tokens - skip_blocks)
-        lent.give_back()
+        result = LoadResult()
+        try:
+            result = self._client.load(
+                self._own(task.identity), pool_id, task.tokens, [0] * skip_blocks + lent.ids,
+                slo_ms, skip_tokens=task.skip_tokens, tail_tokens=task.tail_tokens,
+                level=task.level, request_id=task.request_id)
+            if result.confirmed:
+                filled = self._loaded_tokens(task, result) // self._block_tokens
+                lent.deliver(filled - skip_blocks)
+        finally:
+            self._end_lending(lent, result.confirmed)
         return result
 
-    def _keep_until_fence(self, lent: Lent) -> None:
+    def _end_lending(self, lent: Lent, confirmed: bool) -> None:
+        """The daemon uses the places no more, or nobody knows: then until it is cut off."""
+        if confirmed:
+            lent.give_back()
+            return
         with self._lock:
             self._stuck.append(lent)
 
@@ -217,11 +228,17 @@ class WorkerSide:
             lent.give_back()
             release()
 
-        result = self._client.save(
-            task.identity, pool_id, task.tokens, lent.ids, lossless=self._config.save_lossless,
-            request_id=task.request_id, timeout_s=self._config.save_timeout_s, on_copied=on_copied)
-        if not copied.is_set():
-            self._keep_until_fence(lent)
+        silent = False
+        try:
+            result = self._client.save(
+                self._own(task.identity), pool_id, task.tokens, lent.ids,
+                lossless=self._config.save_lossless, request_id=task.request_id,
+                timeout_s=self._config.save_timeout_s, on_copied=on_copied)
+            silent = not copied.is_set()
+        finally:
+            if not copied.is_set():
+                self._end_lending(lent, confirmed=not silent)
+        if silent:
             with self._lock:
                 self._fence_wanted |= epoch == self._pool.current[1]
         if not result.stored:
