@@ -273,10 +273,14 @@ class Loads(SchedulerCase):
         image.mm_features = ["image"]
         bad = Request("b", 2 * CHUNK)
         bad.kv_transfer_params = {"slo_ms": -1}
+        odd = Request("d", 2 * CHUNK)
+        odd.kv_transfer_params = "slo_ms"
+        unsure = Request("e", 2 * CHUNK)
+        unsure.kv_transfer_params = {"load": "false"}
         replaced = Request("c", 2 * CHUNK)
         replaced.lora_request = types.SimpleNamespace(lora_name="l", lora_int_id=1, lora_path="/l",
                                                       load_inplace=True)
-        for request in (image, bad, replaced):
+        for request in (image, bad, replaced, odd, unsure):
             self.assertEqual(self.side.matched_tokens(request, 0), (0, False))
         self.assertEqual(self.node.queries, [])
 

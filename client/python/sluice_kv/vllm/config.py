@@ -80,11 +80,16 @@ class RequestSettings:
     def of(cls, params: dict[str, Any] | None, config: Config) -> "RequestSettings":
         """Raises ConfigError; keys that other connectors know are left alone."""
         params = params or {}
+        if not isinstance(params, dict):
+            raise ConfigError(f"an object is expected, not {params!r}")
+        for name in ("load", "save"):
+            if not isinstance(params.get(name, True), bool):
+                raise ConfigError(f"{name} must be true or false, not {params[name]!r}")
         slo_ms = params.get("slo_ms", config.slo_ms)
         check_slo(slo_ms)
         level = parse_level(params["level"]) if "level" in params else config.level
-        return cls(slo_ms=slo_ms, level=level, load=bool(params.get("load", True)),
-                   save=bool(params.get("save", config.save)))
+        return cls(slo_ms=slo_ms, level=level, load=params.get("load", True),
+                   save=params.get("save", config.save))
 
 
 def check_slo(slo_ms: Any) -> None:
