@@ -115,9 +115,9 @@ def step_of(**new_tokens):
     return types.SimpleNamespace(num_scheduled_tokens=new_tokens)
 
 
-def report_of(tokens, level=2, *, coarse=False, complete=True):
-    return LoadReport(loaded_tokens=tokens, worst_level=level, coarse=coarse, complete=complete,
-                      ms=1)
+def report_of(tokens, level=2, *, blocks=(), coarse=False, complete=True):
+    return LoadReport(loaded_tokens=tokens, worst_level=level, blocks=list(blocks), coarse=coarse,
+                      complete=complete, ms=1)
 
 
 class SchedulerCase(unittest.TestCase):
@@ -372,8 +372,8 @@ class SavesOfRequests(SchedulerCase):
         self.start(PlayedNode(stored=CHUNK))
         first = Request("a", 3 * CHUNK)
         self.side.matched_tokens(first, 0)
-        self.load(first, CHUNK)
-        self.side.on_report(WorkerReport(loads={"a": report_of(CHUNK, 0, coarse=True)}))
+        blocks = self.load(first, CHUNK).blocks
+        self.side.on_report(WorkerReport(loads={"a": report_of(CHUNK, 0, blocks=blocks, coarse=True)}))
         self.assertEqual(self.compute(first).saves, [])
         # Another request finds the same blocks in the engine's own cache.
         second = Request("b", 3 * CHUNK)
@@ -532,6 +532,33 @@ class Worker(SchedulerCase):
         self.assertEqual(report.released, {plan.saves[0].job: 1})
         self.assertEqual(report.stored, {plan.saves[0].job: False})
 
+    def test_no_save_of_a_step_that_loaded_coarsely(self):
+        self.begin(LoadResult(levels=[0, 0, 0], num_levels=3), load_async=False)
+        request = Request("a", 4 * CHUNK)
+        self.side.matched_tokens(request, 0)
+        self.side.after_allocation(request, self.manager.allocate(request, 3 * CHUNK), 3 * CHUNK)
+        request.num_computed_tokens = 3 * CHUNK
+        other = Request("b", 3 * CHUNK)
+        self.side.matched_tokens(other, 0)
+        self.manager.allocate(request, 4 * CHUNK)
+        self.manager.allocate(other, 3 * CHUNK)
+        plan = self.side.plan_step(step_of(a=CHUNK, b=3 * CHUNK))
+        self.assertEqual([task.request_id for task in plan.saves], ["a", "b"])
+        self.worker.begin_step()
+        self.worker.start_loads(plan)
+        self.worker.end_step(plan)
+        self.wait_for(lambda: len(self.node.saves) == 1, "the other's save has begun")
+        self.assertEqual(self.node.saves[0][1], plan.saves[1].blocks)
+        # Its blocks are known to be coarse though it has ended within the step.
+        self.side.finished(request)
+        self.worker.ended_loads()
+        self.side.on_report(self.worker.report())
+        third = Request("c", 4 * CHUNK)
+        self.manager.blocks["c"] = list(self.manager.blocks["a"])
+        third.num_computed_tokens = 3 * CHUNK
+        self.side.matched_tokens(third, 3 * CHUNK)
+        self.assertEqual(self.compute(third).saves, [])
+
     def test_save_releases_its_blocks_when_they_are_copied(self):
         self.begin(LoadResult())
         self.node.may_copy.clear()
@@ -550,11 +577,14 @@ class Worker(SchedulerCase):
         self.assertEqual(len(self.node.prefills), 1)
 
     def wait_for_report(self):
+        return self.wait_for(self.worker.report, "a report")
+
+    def wait_for(self, condition, what):
         deadline = time.monotonic() + LIMIT_S
         while time.monotonic() < deadline:
-            if (report := self.worker.report()) is not None:
-                return report
-        raise AssertionError("no report")
+            if value := condition():
+                return value
+        raise AssertionError(f"did not happen: {what}")
 
 
 class Slots(unittest.TestCase):
@@ -605,11 +635,12 @@ class Slots(unittest.TestCase):
 
 class Reports(unittest.TestCase):
     def test_the_worst_worker_counts(self):
-        one = WorkerReport(loads={"a": report_of(2 * CHUNK)}, released={1: 1}, stored={1: True})
+        one = WorkerReport(loads={"a": report_of(2 * CHUNK, coarse=True)}, released={1: 1}, stored={1: True})
         two = WorkerReport(loads={"a": report_of(CHUNK, complete=False)}, released={1: 1, 2: 1},
                            stored={1: False})
         for merged in (one.aggregate(two), two.aggregate(one)):
             self.assertEqual(merged.loads["a"].loaded_tokens, CHUNK)
+            self.assertTrue(merged.loads["a"].coarse)
             self.assertEqual((merged.released, merged.stored), ({1: 2, 2: 1}, {1: False}))
 
 

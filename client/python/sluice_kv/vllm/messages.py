@@ -1,7 +1,7 @@
 """What the connector's two halves tell each other with every step of the engine."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorMetadata,
@@ -55,6 +55,7 @@ class LoadReport:
     """How a load ended on the worst of the workers."""
     loaded_tokens: int  # from the start of the context, without a gap
     worst_level: int | None  # of the chunks that count; None without any
+    blocks: list[int]  # that it filled
     coarse: bool  # some of these are below the finest lossy level
     complete: bool
     ms: float
@@ -72,9 +73,9 @@ class WorkerReport(KVConnectorWorkerMetadata):
         assert isinstance(other, WorkerReport)
         merged = WorkerReport(dict(self.loads), dict(self.released), dict(self.stored))
         for request_id, report in other.loads.items():
-            mine = merged.loads.get(request_id)
-            if mine is None or report.loaded_tokens < mine.loaded_tokens:
-                merged.loads[request_id] = report
+            mine = merged.loads.setdefault(request_id, report)
+            worse = min(mine, report, key=lambda load: load.loaded_tokens)
+            merged.loads[request_id] = replace(worse, coarse=mine.coarse or report.coarse)
         for job, count in other.released.items():
             merged.released[job] = merged.released.get(job, 0) + count
         for job, stored in other.stored.items():

@@ -156,13 +156,16 @@ class SchedulerSide:
         """What the workers have done since the last step."""
         self._saves.on_report(report)
         for request_id, load in report.loads.items():
+            if load.coarse:  # of a request that has ended too: others find them in the prefix cache
+                self._coarse_blocks.update(load.blocks)
             context = self._contexts.get(request_id)
             if context is None:
                 continue
             context.report = load
             context.loading = False
             context.failed |= not load.complete
-            self._mark_loaded(context, load)
+            if not load.coarse:
+                self._coarse_blocks.difference_update(load.blocks)
             if not load.complete and not _LASTING_REASONS.isdisjoint(load.reasons):
                 self._remember_bad_chunk(context, load.loaded_tokens)
             if not load.complete and not self._config.load_async:
@@ -292,17 +295,6 @@ class SchedulerSide:
         """A step fills these tokens' blocks."""
         if self._coarse_blocks:
             ids = {block.block_id for block in self._blocks(context, begin, end)}
-            self._coarse_blocks -= ids
-
-    def _mark_loaded(self, context: _Context, load: LoadReport) -> None:
-        """A load has filled blocks."""
-        if load.loaded_tokens <= context.have_tokens or context.request.is_finished():
-            return
-        ids = {block.block_id
-               for block in self._blocks(context, context.have_tokens, load.loaded_tokens)}
-        if load.coarse:
-            self._coarse_blocks |= ids
-        else:
             self._coarse_blocks -= ids
 
     def _evict(self, context: _Context, valid_tokens: int) -> None:

@@ -47,7 +47,7 @@ class WorkerSide:
         self._fence_wanted = False
         self._stuck: list[Lent] = []  # places that a silent daemon may use until it is cut off
         self._running: dict[str, LoadTask] = {}
-        self._step_bad_blocks: set[int] = set()  # of the step's own loads
+        self._step_spoilt: set[int] = set()  # blocks that the step's loads filled coarsely or not at all
         self._step_began = 0.0
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class WorkerSide:
 
     def begin_step(self) -> None:
         self._step_began = time.monotonic()
-        self._step_bad_blocks = set()
+        self._step_spoilt = set()
 
     def start_loads(self, plan: StepPlan) -> None:
         """Begins the loads; if they are synchronous, returns when all have ended."""
@@ -73,15 +73,16 @@ class WorkerSide:
             with self._lock:
                 self._lock.wait_for(lambda: not self._running)
                 self._fence_if_wanted()
-                self._step_bad_blocks = set(self._bad_blocks)
+                self._step_spoilt = self._bad_blocks.union(
+                    *(load.blocks for load in self._ended.values() if load.coarse))
 
     def end_step(self, plan: StepPlan) -> None:
         """The step's blocks are written: begins the saves, tells how long the step took."""
         if plan.prefill is not None:
             self._report_prefill(plan.prefill, time.monotonic() - self._step_began)
         for task in plan.saves:
-            # What was computed in this step upon blocks that a load did not fill is worthless.
-            if self._step_bad_blocks:
+            # The scheduler's half could not know when it planned the save.
+            if self._step_spoilt.intersection(task.blocks):
                 self._save_ended(task, released=True, stored=False)
             else:
                 self._save_threads.submit(self._save, task, self._blocks.mark())
@@ -171,7 +172,9 @@ class WorkerSide:
         loaded = self._loaded_tokens(task, result)
         prefix = result.prefix_chunks if result.confirmed else 0
         levels = [level for level in result.levels[:prefix] if level is not None]
+        filled = slice(task.skip_tokens // self._block_tokens, loaded // self._block_tokens)
         report = LoadReport(loaded_tokens=loaded, worst_level=min(levels, default=None),
+                            blocks=task.blocks[filled],
                             coarse=any(result.is_coarse(level) for level in levels),
                             complete=loaded >= len(task.tokens), ms=result.ms,
                             reasons=result.reasons)
