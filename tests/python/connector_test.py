@@ -208,6 +208,13 @@ class Loads(SchedulerCase):
         self.assertEqual(self.side.matched_tokens(late, 0), (0, False))
         self.assertEqual(len(self.node.queries), 1)
 
+    def test_nothing_is_offered_behind_the_slo(self):
+        self.start(PlayedNode(stored=CHUNK))
+        request = Request("a", 2 * CHUNK)
+        self.assertEqual(self.side.matched_tokens(request, 0), (CHUNK, True))
+        request.arrival_time -= 3600  # as if it came back from a preemption
+        self.assertEqual(self.side.matched_tokens(request, 0), (0, False))
+
     def test_failed_load_is_not_offered_again(self):
         self.start(PlayedNode(stored=2 * CHUNK))
         request = Request("a", 2 * CHUNK + 1)

@@ -80,10 +80,10 @@ class SchedulerSide:
         if context.identity is None:
             late = time.monotonic() - context.asked_at > self._config.lookup_ms / 1000
             return (0, False) if context.reason or late else (None, False)
+        left_ms = self._left_ms(context)
+        if left_ms <= 0:
+            return 0, False
         if context.lookup is None:
-            left_ms = self._left_ms(context)
-            if left_ms <= 0:
-                return 0, False
             context.lookup = Lookup(
                 self._client, context.identity, self._geometry, self._config.profile_id,
                 request.all_token_ids, left_ms, self._config.lookup_ms / 1000)
