@@ -11,7 +11,8 @@ libraries write to standard output too:
     {"abort_after": s, "generate": [...]}   as generate, but those with "abort": true are aborted
         after that time
     {"clear_stored": 1}  has the connector forget what it knows to be stored
-    {"state": true}      blocks of the engine's pool, those that are free, requests that are left
+    {"state": true}      blocks of the engine's pool, those that are free, requests that are left,
+        preemptions so far
 """
 import json
 import os
@@ -34,8 +35,8 @@ def answer(**fields):
 class Engine:
     def __init__(self, arguments):
         from vllm import LLM
-        self.llm = LLM(enforce_eager=True, max_model_len=4096, max_num_seqs=4,
-                       gpu_memory_utilization=0.25, disable_log_stats=False, **arguments)
+        self.llm = LLM(**{"enforce_eager": True, "max_model_len": 4096, "max_num_seqs": 4,
+                          "gpu_memory_utilization": 0.25, "disable_log_stats": False, **arguments})
         self.engine = self.llm.llm_engine
         self.count = 0
         self.pause = threading.Event()  # never set
@@ -95,7 +96,9 @@ class Engine:
             scheduler = self.engine.engine_core.engine_core.scheduler
             pool = scheduler.kv_cache_manager.block_pool
             return {"blocks": pool.num_gpu_blocks - 1, "free": pool.get_num_free_blocks(),
-                    "requests": len(scheduler.requests)}
+                    "requests": len(scheduler.requests),
+                    "preemptions": sum(metric.value for metric in self.llm.get_metrics()
+                                       if metric.name == "vllm:num_preemptions")}
         results = self.generate(command["generate"], command.get("abort_after"))
         self.settle()
         return {"results": results}

@@ -40,13 +40,14 @@ def why_not():
 class EngineProcess(harness.Process):
     """vLLM in a process of its own, driven by engine.py."""
 
-    def __init__(self, folder, settings, arguments, name="engine", environment=None):
+    def __init__(self, folder, settings, arguments, name="engine", environment=None, transfer=None):
+        """`transfer` overrides fields of kv_transfer_config."""
         self.arguments = {"model": MODEL, **arguments}
         if settings is not None:
             self.arguments["kv_transfer_config"] = {
                 "kv_connector": "SluiceConnector", "kv_connector_module_path": "sluice_kv.vllm",
                 "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
-                "kv_connector_extra_config": settings}
+                "kv_connector_extra_config": settings, **(transfer or {})}
         self.name = name
         self.log = folder / f"{name}.log"
         with open(self.log, "ab") as log:
@@ -98,6 +99,7 @@ class EngineCase(harness.EndToEnd):
     `ENGINE` the engine's. Every test has prompts of its own."""
     SETTINGS = {}
     ENGINE = {}
+    DAEMON_FIRST = True  # False: there is none before a test calls start_daemon
     shared = None
 
     def setUp(self):
@@ -107,9 +109,11 @@ class EngineCase(harness.EndToEnd):
             self._cleanups.clear()  # folder and processes stay for the tests that follow
             server = self.server(config="[cache]\nlimit = 0\n")  # what is damaged on disk is read
             link = self.link(server)
-            node = self.node(link.address)
-            type(self).shared |= {"stored_in": server, "link_to": link, "daemon": node}
-            type(self).shared |= {"engine": self.started(self.engine_of(node))}
+            type(self).shared |= {"stored_in": server, "link_to": link}
+            self.link_to = link
+            if self.DAEMON_FIRST:
+                self.start_daemon()
+            type(self).shared |= {"engine": self.started(self.engine_of())}
         for name, value in type(self).shared.items():
             setattr(self, name, value)
         self._cleanups.clear()
@@ -122,8 +126,11 @@ class EngineCase(harness.EndToEnd):
                 print(f"--- {process.name}\n{process.output()[-harness.LOG_TAIL_BYTES:]}",
                       flush=True)
 
-    def engine_of(self, node, **engine):
-        settings = {"socket": str(node.socket_path), "chunk_tokens": CHUNK, "slo_ms": 60_000,
+    def start_daemon(self):
+        type(self).shared["daemon"] = self.daemon = self.node(self.link_to.address)
+
+    def engine_of(self, **engine):
+        settings = {"socket": str(self.folder / "sluice-node.sock"), "chunk_tokens": CHUNK, "slo_ms": 60_000,
                     "lookup_ms": 5000, **self.SETTINGS}
         return EngineProcess(self.folder, settings, {**self.ENGINE, **engine})
 
