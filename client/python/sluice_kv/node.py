@@ -132,13 +132,14 @@ class NodeClient:
             token_ids=tokens, slo_ms=slo_ms, timeout_ms=max(1, round(timeout_s * 1000)))
         return self._stub.Query.future(request, timeout=timeout_s)
 
-    def register_pool(self, pool: PoolSpec, timeout_s: float) -> int:
-        """Returns the pool's id. Raises grpc.RpcError."""
+    def register_pool(self, pool: PoolSpec) -> grpc.Future:
+        """Makes a pool known; the future's result has its pool_id. Without a limit of its own: a
+        daemon that wakes up takes the call, and would keep a pool that nobody waits for."""
         request = wire.message("RegisterPoolRequest")(
             shm_name=pool.shm_name, pool_bytes=pool.pool_bytes, num_blocks=pool.num_blocks,
             block_tokens=pool.block_tokens, geometry=geometry_message(pool.geometry),
             layouts=[layout.message() for layout in pool.layouts], profile_id=pool.profile_id)
-        return int(self._stub.RegisterPool(request, timeout=timeout_s).pool_id)
+        return self._stub.RegisterPool.future(request)
 
     def hold_pool(self, pool_id: int) -> Any:
         """A stream that lasts as long as the daemon knows the pool, and the pool as long as it."""

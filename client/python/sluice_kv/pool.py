@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import replace
 
 import grpc
@@ -15,7 +16,6 @@ from sluice_kv.memory import SharedMemory
 from sluice_kv.node import NodeClient, PoolSpec, why
 
 _LOG = logging.getLogger("sluice_kv")
-_REGISTER_TIMEOUT_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
 
@@ -29,6 +29,7 @@ class RegisteredPool:
         self._id: int | None = None
         self._epoch = 0
         self._closing = False
+        self._registering: grpc.Future | None = None
         self._hold: grpc.Call | None = None
         self._thread = threading.Thread(target=self._keep, name="sluice-pool", daemon=True)
         self._thread.start()
@@ -59,10 +60,11 @@ class RegisteredPool:
         """Has the daemon forget the pool."""
         with self._lock:
             self._closing = True
-            hold = self._hold
+            calls = (self._registering, self._hold)
             self._lock.notify_all()
-        if hold is not None:
-            hold.cancel()
+        for call in calls:
+            if call is not None:
+                call.cancel()
         self._thread.join(timeout=5)
 
     def _keep(self) -> None:
@@ -77,11 +79,16 @@ class RegisteredPool:
         """Registers the pool and stays until the daemon forgets it; False if it never knew it."""
         with self._lock:
             epoch = self._epoch
-            spec = replace(self._spec, shm_name=self._memory.name)
+            if self._closing:
+                return False
+            self._registering = self._client.register_pool(
+                replace(self._spec, shm_name=self._memory.name))
         try:
-            pool_id = self._client.register_pool(spec, _REGISTER_TIMEOUT_S)
+            pool_id = int(self._registering.result().pool_id)
             hold = self._client.hold_pool(pool_id)
             next(hold)
+        except (CancelledError, grpc.FutureCancelledError):
+            return False  # by close
         except (grpc.RpcError, StopIteration) as error:
             self._complain(error)
             return False
