@@ -380,7 +380,8 @@ class SavesOfRequests(SchedulerCase):
         first = Request("a", 3 * CHUNK)
         self.side.matched_tokens(first, 0)
         blocks = self.load(first, CHUNK).blocks
-        self.side.on_report(WorkerReport(loads={"a": report_of(CHUNK, 0, blocks=blocks, coarse=True)}))
+        self.side.on_report(WorkerReport(
+            loads={"a": report_of(CHUNK, 0, blocks=blocks, coarse=True)}))
         self.assertEqual(self.compute(first).saves, [])
         # Another request finds the same blocks in the engine's own cache.
         second = Request("b", 3 * CHUNK)
@@ -642,7 +643,8 @@ class Slots(unittest.TestCase):
 
 class Reports(unittest.TestCase):
     def test_the_worst_worker_counts(self):
-        one = WorkerReport(loads={"a": report_of(2 * CHUNK, coarse=True)}, released={1: 1}, stored={1: True})
+        one = WorkerReport(loads={"a": report_of(2 * CHUNK, coarse=True)}, released={1: 1},
+                           stored={1: True})
         two = WorkerReport(loads={"a": report_of(CHUNK, complete=False)}, released={1: 1, 2: 1},
                            stored={1: False})
         for merged in (one.aggregate(two), two.aggregate(one)):

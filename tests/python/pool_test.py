@@ -34,7 +34,7 @@ class PlayedHold:
 
 
 class PlayedClient:
-    """A daemon whose answers to RegisterPool are `answers`, futures; it knows the pools in `known`."""
+    """A daemon that answers RegisterPool with `answers`, futures; it knows the pools in `known`."""
     socket = "played"
 
     def __init__(self, answers, known):

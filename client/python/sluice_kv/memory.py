@@ -68,7 +68,8 @@ class SharedMemory:
             self._allocate(fd, name, offset, length)
             os.pwrite(fd, part, offset)
             address = self.address + offset
-            _checked(_libc.mmap(address, length, _PROT, _MAP_SHARED | _MAP_FIXED, fd, offset), address)
+            _checked(_libc.mmap(address, length, _PROT, _MAP_SHARED | _MAP_FIXED, fd, offset),
+                     address)
         self._remove_file()
         self._fd, self.name = fd, name
 
@@ -108,9 +109,9 @@ class SharedMemory:
             os.close(fd)
             (FOLDER / name[1:]).unlink(missing_ok=True)
             if error.errno == errno.ENOSPC:
-                raise OSError(errno.ENOSPC, f"no room for a KV cache of {self.num_bytes >> 20} MiB in "
-                              f"{FOLDER}: make it larger (containers: --shm-size or --ipc=host), or "
-                              "the KV cache smaller") from error
+                raise OSError(errno.ENOSPC, f"no room for a KV cache of {self.num_bytes >> 20} MiB "
+                              f"in {FOLDER}: make it larger (containers: --shm-size or --ipc=host), "
+                              "or the KV cache smaller") from error
             raise
 
     def _remove_file(self) -> None:
@@ -135,7 +136,7 @@ def remove_leftovers() -> None:
 
 
 def socket_group(socket: str) -> int | None:
-    """Group of the daemon's socket; None if there is no socket, or the engine is in no such group."""
+    """Group of the daemon's socket; None without a socket, or if the engine is in no such group."""
     try:
         group = os.stat(socket).st_gid
     except OSError:

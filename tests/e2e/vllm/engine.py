@@ -26,6 +26,7 @@ os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 
 SETTLE_LIMIT_S = 60  # for saves to have read their blocks
 STEP_PAUSE_S = 0.0005  # of an engine that waits for loads
+PAUSE = threading.Event()
 
 
 def answer(**fields):

@@ -130,8 +130,8 @@ class EngineCase(harness.EndToEnd):
         type(self).shared["daemon"] = self.daemon = self.node(self.link_to.address)
 
     def engine_of(self, **engine):
-        settings = {"socket": str(self.folder / "sluice-node.sock"), "chunk_tokens": CHUNK, "slo_ms": 60_000,
-                    "lookup_ms": 5000, **self.SETTINGS}
+        settings = {"socket": str(self.folder / "sluice-node.sock"), "chunk_tokens": CHUNK,
+                    "slo_ms": 60_000, "lookup_ms": 5000, **self.SETTINGS}
         return EngineProcess(self.folder, settings, {**self.ENGINE, **engine})
 
     @classmethod

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An engine in what may befall it: no daemon, a pool that is too small, adapters, settings that cannot be."""
+"""An engine without a daemon, with too few blocks, with adapters, with settings that cannot be."""
 import json
 import unittest
 from pathlib import Path
@@ -58,7 +58,8 @@ class SmallPool(EngineCase):
         results = self.store(self.requests(prompts, max_tokens=CHUNK + 20))
         self.assertGreater(self.engine.ask(state=True)["preemptions"], before)
         self.assert_same_tokens(results, right)
-        longer = self.requests([prompt + result["tokens"] for prompt, result in zip(prompts, right)])
+        longer = self.requests([prompt + result["tokens"]
+                                for prompt, result in zip(prompts, right)])
         loaded = self.generate(longer, 1)
         self.assertEqual([self.loaded_tokens(result) for result in loaded], [5 * CHUNK] * 4)
         self.forget()
@@ -113,7 +114,8 @@ class Refused(EndToEnd):
     @unittest.skipIf(why_not(), why_not())
     def test_settings_that_cannot_be(self):
         for settings, transfer, message in (
-                ({}, {"kv_load_failure_policy": "fail"}, 'set "kv_load_failure_policy": "recompute"'),
+                ({}, {"kv_load_failure_policy": "fail"},
+                 'set "kv_load_failure_policy": "recompute"'),
                 ({"slo": 3}, {}, "has no setting 'slo'"),
                 ({"chunk_tokens": 100}, {}, "not a multiple of the engine's block size 128")):
             with self.subTest(message=message), self.assertRaises(AssertionError) as refused:

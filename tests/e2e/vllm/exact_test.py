@@ -128,7 +128,7 @@ class Synchronous(Exact, EngineCase):
 
 
 class AsHit:
-    """In bfloat16, where a shorter prefill alone changes close choices: as the engine's own hit does.
+    """In bfloat16, where a shorter prefill alone changes close choices: as the engine's own hit.
     One at a time, for what else is in a step's batch changes them too."""
 
     def test_loaded_contexts_give_the_tokens_of_a_hit_in_the_engine(self):

@@ -139,7 +139,8 @@ class Faults:
         self.forget()
         state = self.engine.ask(state=True)
         self.assertEqual((state["free"], state["requests"]), (state["blocks"], 0))
-        files = [path.name for path in Path("/dev/shm").glob(f"sluice-engine-py-{self.engine.pid}-*")]
+        files = [path.name
+                 for path in Path("/dev/shm").glob(f"sluice-engine-py-{self.engine.pid}-*")]
         self.assertEqual(len(files), 1)
         wait_until(lambda: self.mapped_files() == {f"/dev/shm/{files[0]}"}, "only that is mapped")
         self.assertFalse(self.log_has("Traceback"))

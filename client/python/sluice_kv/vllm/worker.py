@@ -47,7 +47,7 @@ class WorkerSide:
         self._fence_wanted = False
         self._stuck: list[Lent] = []  # places that a silent daemon may use until it is cut off
         self._running: dict[str, LoadTask] = {}
-        self._step_spoilt: set[int] = set()  # blocks that the step's loads filled coarsely or not at all
+        self._step_spoilt: set[int] = set()  # blocks that its loads filled coarsely or not at all
         self._step_began = 0.0
 
     def close(self) -> None:
