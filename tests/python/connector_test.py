@@ -567,6 +567,22 @@ class Worker(SchedulerCase):
         self.side.matched_tokens(third, 3 * CHUNK)
         self.assertEqual(self.compute(third).saves, [])
 
+    def test_no_save_of_a_step_that_was_scheduled_before_a_load_was_known_to_fail(self):
+        self.begin(LoadResult(levels=[2, None, None]), load_async=False)
+        request = Request("a", 3 * CHUNK + 1)
+        self.side.matched_tokens(request, 0)
+        load = self.load(request, 3 * CHUNK)
+        save = SaveTask(1, "b", load.identity, load.tokens, load.blocks)
+        for plan, saved in ((StepPlan(loads=[load]), 0), (StepPlan(saves=[save]), 0),
+                            (StepPlan(saves=[replace(save, job=2)]), 1)):
+            self.worker.begin_step()
+            self.worker.start_loads(plan)
+            self.worker.end_step(plan)
+            self.worker.ended_loads()
+            self.worker.bad_blocks()
+            self.wait_for(lambda: not plan.saves or self.worker.report(), "a report")
+            self.assertEqual(len(self.node.saves), saved)
+
     def test_save_releases_its_blocks_when_they_are_copied(self):
         self.begin(LoadResult())
         self.node.may_copy.clear()

@@ -47,7 +47,9 @@ class WorkerSide:
         self._fence_wanted = False
         self._stuck: list[Lent] = []  # places that a silent daemon may use until it is cut off
         self._running: dict[str, LoadTask] = {}
-        self._step_spoilt: set[int] = set()  # blocks that its loads filled coarsely or not at all
+        # Blocks that the step's loads filled coarsely or not at all, and those of the step before: the
+        # engine schedules a step before it knows how the last one ended.
+        self._spoilt: tuple[set[int], set[int]] = (set(), set())
         self._step_began = 0.0
 
     def close(self) -> None:
@@ -61,7 +63,7 @@ class WorkerSide:
 
     def begin_step(self) -> None:
         self._step_began = time.monotonic()
-        self._step_spoilt = set()
+        self._spoilt = (set(), self._spoilt[0])
 
     def start_loads(self, plan: StepPlan) -> None:
         """Begins the loads; if they are synchronous, returns when all have ended."""
@@ -73,8 +75,8 @@ class WorkerSide:
             with self._lock:
                 self._lock.wait_for(lambda: not self._running)
                 self._fence_if_wanted()
-                self._step_spoilt = self._bad_blocks.union(
-                    *(load.blocks for load in self._ended.values() if load.coarse))
+                self._spoilt[0].update(self._bad_blocks, *(
+                    load.blocks for load in self._ended.values() if load.coarse))
 
     def end_step(self, plan: StepPlan) -> None:
         """The step's blocks are written: begins the saves, tells how long the step took."""
@@ -82,7 +84,7 @@ class WorkerSide:
             self._report_prefill(plan.prefill, time.monotonic() - self._step_began)
         for task in plan.saves:
             # The scheduler's half could not know when it planned the save.
-            if self._step_spoilt.intersection(task.blocks):
+            if set().union(*self._spoilt).intersection(task.blocks):
                 self._save_ended(task, released=True, stored=False)
             else:
                 self._save_threads.submit(self._save, task, self._blocks.mark())
