@@ -51,17 +51,17 @@ class SmallPool(EngineCase):
               "max_num_batched_tokens": 256}
 
     def test_preempted_requests_are_right_and_so_is_what_is_stored_of_them(self):
-        prompts = self.prompts(4, 4 * CHUNK - 12, 4 * CHUNK - 4)
-        right = self.generate(self.requests(prompts, max_tokens=CHUNK + 20, params=NONE), 1)
+        prompts = self.prompts(4, 4 * CHUNK - 8, 4 * CHUNK - 4)
+        right = self.generate(self.requests(prompts, max_tokens=24, params=NONE), 1)
         self.forget()
         before = self.engine.ask(state=True)["preemptions"]
-        results = self.store(self.requests(prompts, max_tokens=CHUNK + 20))
+        results = self.store(self.requests(prompts, max_tokens=24))
         self.assertGreater(self.engine.ask(state=True)["preemptions"], before)
         self.assert_same_tokens(results, right)
         longer = self.requests([prompt + result["tokens"]
                                 for prompt, result in zip(prompts, right)])
         loaded = self.generate(longer, 1)
-        self.assertEqual([self.loaded_tokens(result) for result in loaded], [5 * CHUNK] * 4)
+        self.assertEqual([self.loaded_tokens(result) for result in loaded], [4 * CHUNK] * 4)
         self.forget()
         self.assert_same_tokens(loaded, self.generate([{**r, "params": NONE} for r in longer], 1))
 
