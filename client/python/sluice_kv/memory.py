@@ -110,8 +110,8 @@ class SharedMemory:
             (FOLDER / name[1:]).unlink(missing_ok=True)
             if error.errno == errno.ENOSPC:
                 raise OSError(errno.ENOSPC, f"no room for a KV cache of {self.num_bytes >> 20} MiB "
-                              f"in {FOLDER}: make it larger (containers: --shm-size or --ipc=host), "
-                              "or the KV cache smaller") from error
+                              f"in {FOLDER}: make it larger (containers: --shm-size or --ipc=host)"
+                              ", or the KV cache smaller") from error
             raise
 
     def _remove_file(self) -> None:

@@ -47,8 +47,8 @@ class WorkerSide:
         self._fence_wanted = False
         self._stuck: list[Lent] = []  # places that a silent daemon may use until it is cut off
         self._running: dict[str, LoadTask] = {}
-        # Blocks that the step's loads filled coarsely or not at all, and those of the step before: the
-        # engine schedules a step before it knows how the last one ended.
+        # Blocks that the step's loads filled coarsely or not at all, and those of the step before:
+        # the engine schedules a step before it knows how the last one ended.
         self._spoilt: tuple[set[int], set[int]] = (set(), set())
         self._step_began = 0.0
 
