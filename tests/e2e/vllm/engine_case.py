@@ -140,6 +140,8 @@ class EngineCase(harness.EndToEnd):
             for process in reversed(cls.shared["processes"]):
                 if process.running():
                     process.kill()
+                if isinstance(process, harness.Link):
+                    process.close()
             harness.shutil.rmtree(cls.shared["folder"], ignore_errors=True)
             cls.shared = None
 
