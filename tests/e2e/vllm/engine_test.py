@@ -51,15 +51,15 @@ class SmallPool(EngineCase):
               "max_num_batched_tokens": 256}
 
     def test_preempted_requests_are_right_and_so_is_what_is_stored_of_them(self):
-        prompts = self.prompts(4, 4 * CHUNK - 8, 4 * CHUNK - 4)
-        right = self.generate(self.requests(prompts, max_tokens=24, params=NONE), 1)
+        prompts = self.prompts(4, 4 * CHUNK - 4, 4 * CHUNK - 2)
+        right = self.generate(self.requests(prompts, max_tokens=8, params=NONE), 1)
         self.forget()
         before = self.engine.ask(state=True)["preemptions"]
-        results = self.store(self.requests(prompts, max_tokens=24))
+        results = self.store(self.requests(prompts, max_tokens=8))
         self.assertGreater(self.engine.ask(state=True)["preemptions"], before)
         self.assert_same_tokens(results, right)
         longer = self.requests([prompt + result["tokens"]
-                                for prompt, result in zip(prompts, right)])
+                                for prompt, result in zip(prompts, right)], max_tokens=4)
         loaded = self.generate(longer, 1)
         self.assertEqual([self.loaded_tokens(result) for result in loaded], [4 * CHUNK] * 4)
         self.forget()
