@@ -37,6 +37,19 @@ def why_not():
     return None
 
 
+def make_prompts(chance, count, least, most):
+    """Token ids of parts of the project's own texts, each with a beginning of its own."""
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(str(Path(MODEL) / "tokenizer.json"))
+    prompts = []
+    for _ in range(count):
+        text = (harness.ROOT / chance.choice(TEXTS)).read_text(encoding="utf-8")
+        begin = chance.randrange(len(text) // 2)
+        text = f"{chance.randrange(10**9)} {text[begin:]} {text}" * 3
+        prompts.append(tokenizer.encode(text).ids[:chance.randint(least, most)])
+    return prompts
+
+
 class EngineProcess(harness.Process):
     """vLLM in a process of its own, driven by engine.py."""
 
@@ -148,17 +161,7 @@ class EngineCase(harness.EndToEnd):
     # Prompts.
 
     def prompts(self, count, least=1000, most=2000):
-        """Token ids of parts of the project's own texts, each with a beginning of its own."""
-        from tokenizers import Tokenizer
-        tokenizer = Tokenizer.from_file(str(Path(MODEL) / "tokenizer.json"))
-        prompts = []
-        for number in range(count):
-            text = (harness.ROOT / self.random.choice(TEXTS)).read_text(encoding="utf-8")
-            begin = self.random.randrange(len(text) // 2)
-            text = f"{self.random.randrange(10**9)} {text[begin:]} {text}" * 3
-            tokens = tokenizer.encode(text).ids
-            prompts.append(tokens[:self.random.randint(least, most)])
-        return prompts
+        return make_prompts(self.random, count, least, most)
 
     def requests(self, prompts, max_tokens=16, **fields):
         return [{"tokens": tokens, "max_tokens": max_tokens, **fields} for tokens in prompts]
