@@ -1,0 +1,68 @@
+"""Delay until the first token of a stored context over slow links, beside the same engine with plain
+elements of 16 and 8 bits, and with no store.
+
+A plain load takes a raw transfer of its bytes over the same link, the scatter into the engine's
+blocks, and what the engine computes after a hit in its own cache."""
+import sys
+
+import harness
+from sender import fetch_ms
+from stand import FAST_MBIT, full_tokens, fully_loaded, median
+from uncompressed import num_bytes, scatter_ms
+
+DEFAULT_PROMPTS = 5
+TOKENS = 1500
+RATES_MBIT = (50, 100, 200, 500)
+LEVELS = (1, 0)
+PLAIN_BITS = (16, 8)
+CACHEGEN = "3.2-3.7"  # its paper, against 8 bits
+
+
+def measure(stand, prompts=None):
+    contexts = stand.prompts(prompts or DEFAULT_PROMPTS, TOKENS, TOKENS)
+    stand.link.set_rate(FAST_MBIT)
+    stand.store("sluice", contexts)
+    stand.engine("plain")
+    port_file = stand.folder / "sender.port"
+    sender = stand.started(harness.Process(
+        stand.folder, "sender", [*stand.link.inside(), sys.executable, "-B",
+                                 harness.ROOT / "tests/bench/engine/sender.py", stand.link.host,
+                                 port_file]))
+    port = int(sender.read_file_when_written(port_file)[0])
+    scatter = {kind: scatter_ms(kind, full_tokens(contexts[0])) for kind in PLAIN_BITS}
+    rows = [at_rate(stand, mbit, contexts, port, scatter) for mbit in RATES_MBIT]
+    stand.link.set_rate(FAST_MBIT)
+    sender.kill()
+    return {"prompts": len(contexts), "scatter_ms": scatter, "rows": rows}
+
+
+def at_rate(stand, mbit, contexts, port, scatter):
+    stand.link.set_rate(mbit)
+    runs = []
+    for tokens in contexts:
+        run = {}
+        for level in LEVELS:
+            result = stand.load("sluice", tokens, level=level)
+            assert fully_loaded(result, tokens), result
+            run[f"level {level}"] = result["ms"]
+        rest = run["rest"] = stand.ask("sluice", tokens, load=False, save=False)["ms"]
+        for kind in PLAIN_BITS:
+            fetched = fetch_ms(stand.link.host, port, num_bytes(kind, full_tokens(tokens)))
+            run[f"{kind} bit"] = fetched + scatter[kind] + rest
+        stand.forget("plain")
+        run["prefill"] = stand.ask("plain", tokens)["ms"]
+        runs.append(run)
+    row = {"mbit": mbit, **{name: median(run[name] for run in runs) for name in runs[0]}}
+    for level in LEVELS:
+        row[f"8 bit/level {level}"] = median(run["8 bit"] / run[f"level {level}"] for run in runs)
+    return row
+
+
+def table(measured):
+    yield (f"delay until the first token, {TOKENS} tokens, medians of {measured['prompts']}, ms; "
+           f"CacheGen (paper) against 8 bits: {CACHEGEN}")
+    names = [name for name in measured["rows"][0] if name != "mbit"]
+    yield ["Mbit/s", *names]
+    for row in measured["rows"]:
+        yield [str(row["mbit"]),
+               *(f"{row[name]:.{2 if '/' in name else 0}f}" for name in names)]
