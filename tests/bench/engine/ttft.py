@@ -23,12 +23,18 @@ def run(stand, tokens):
     assert fully_loaded(warm, tokens), warm
     record, told = stand.new_record(), warm["sluice"]
     local = stand.ask("sluice", tokens, load=False, save=False)
-    here = max(chunk["last_byte_ms"] for chunk in record["chunks"])
+    here = last_byte_ms(record["timeline"])
     return {"prefill": prefill["ms"], "cold": cold["ms"], "warm": warm["ms"],
             "look-up": told["lookup_ms"], "load": told["load_ms"], "transfer": here,
             "decode, scatter": record["ms"] - here, "load's rest": told["load_ms"] - record["ms"],
             "remaining prefill": local["ms"],
             "engine's rest": warm["ms"] - told["lookup_ms"] - told["load_ms"] - local["ms"]}
+
+
+def last_byte_ms(timeline):
+    """Since the start of the load."""
+    arrived = timeline["arrived_bytes_per_s"]
+    return timeline["column_ms"] * max(i + 1 for i, rate in enumerate(arrived) if rate > 0)
 
 
 def table(measured):
