@@ -1,5 +1,5 @@
-"""Delay until the first token of a stored context over slow links, beside the same engine with plain
-elements of 16 and 8 bits, and with no store.
+"""Delay until the first token of a stored context over slow links, beside the same engine with
+plain elements of 16 and 8 bits, and with no store.
 
 A plain load takes a raw transfer of its bytes over the same link, the scatter into the engine's
 blocks, and what the engine computes after a hit in its own cache."""

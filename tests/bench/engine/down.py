@@ -1,5 +1,5 @@
-"""What the connector costs while nothing can be loaded: time to the first token of new prompts beside
-that of an engine without it."""
+"""What the connector costs while nothing can be loaded: time to the first token of new prompts,
+beside that of an engine without it."""
 import signal
 
 from stand import FAST_MBIT, median
@@ -24,8 +24,8 @@ def measure(stand, prompts=None):
 
 def compare(stand, what, prompts):
     """The first request is what it takes to notice, and not among the medians."""
-    pairs = []
-    for number, tokens in enumerate(stand.prompts(1 + (prompts or DEFAULT_PROMPTS), TOKENS, TOKENS)):
+    pairs, count = [], 1 + (prompts or DEFAULT_PROMPTS)
+    for number, tokens in enumerate(stand.prompts(count, TOKENS, TOKENS)):
         order = ("plain", "sluice") if number % 2 else ("sluice", "plain")
         ms = {engine: stand.ask(engine, tokens)["ms"] for engine in order}
         stand.wait_for_saves()

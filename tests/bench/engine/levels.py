@@ -1,8 +1,8 @@
 """How often a loaded context gives the engine's own next token, by level.
 
-The engine continues a context greedily by itself. Then each of the next tokens is asked for with all
-before it given, upon the engine's own blocks and upon blocks loaded at a level: the computations are
-the same, so that lossless must agree always."""
+The engine continues a context greedily by itself. Then each of the next tokens is asked for with
+all before it given, upon the engine's own blocks and upon blocks loaded at a level: the
+computations are the same, so that lossless must agree always."""
 from stand import CHUNK, full_tokens
 
 NEXT_TOKENS = 64

@@ -1,5 +1,5 @@
-"""What is measured: engines with and without the connector, a daemon, and a server at the far end of
-a real link (a network namespace and a token bucket filter; as root)."""
+"""What is measured: engines with and without the connector, a daemon, and a server at the far end
+of a real link (a network namespace and a token bucket filter; as root)."""
 import os
 import random
 import statistics
