@@ -3,10 +3,6 @@ plain elements of 16 and 8 bits, and with no store.
 
 A plain load takes a raw transfer of its bytes over the same link, the scatter into the engine's
 blocks, and what the engine computes after a hit in its own cache."""
-import sys
-
-import harness
-from sender import fetch_ms
 from stand import FAST_MBIT, full_tokens, fully_loaded, median
 from uncompressed import num_bytes, scatter_ms
 
@@ -23,20 +19,13 @@ def measure(stand, prompts=None):
     stand.link.set_rate(FAST_MBIT)
     stand.store("sluice", contexts)
     stand.engine("plain")
-    port_file = stand.folder / "sender.port"
-    sender = stand.started(harness.Process(
-        stand.folder, "sender", [*stand.link.inside(), sys.executable, "-B",
-                                 harness.ROOT / "tests/bench/engine/sender.py", stand.link.host,
-                                 port_file]))
-    port = int(sender.read_file_when_written(port_file)[0])
     scatter = {kind: scatter_ms(kind, full_tokens(contexts[0])) for kind in PLAIN_BITS}
-    rows = [at_rate(stand, mbit, contexts, port, scatter) for mbit in RATES_MBIT]
+    rows = [at_rate(stand, mbit, contexts, scatter) for mbit in RATES_MBIT]
     stand.link.set_rate(FAST_MBIT)
-    sender.kill()
     return {"prompts": len(contexts), "scatter_ms": scatter, "rows": rows}
 
 
-def at_rate(stand, mbit, contexts, port, scatter):
+def at_rate(stand, mbit, contexts, scatter):
     stand.link.set_rate(mbit)
     runs = []
     for tokens in contexts:
@@ -47,7 +36,7 @@ def at_rate(stand, mbit, contexts, port, scatter):
             run[f"level {level}"] = result["ms"]
         rest = run["rest"] = stand.ask("sluice", tokens, load=False, save=False)["ms"]
         for kind in PLAIN_BITS:
-            fetched = fetch_ms(stand.link.host, port, num_bytes(kind, full_tokens(tokens)))
+            fetched = stand.fetch_ms(num_bytes(kind, full_tokens(tokens)))
             run[f"{kind} bit"] = fetched + scatter[kind] + rest
         stand.forget("plain")
         run["prefill"] = stand.ask("plain", tokens)["ms"]

@@ -26,19 +26,19 @@ def compare(stand, what, prompts):
     """The first request is what it takes to notice, and not among the medians."""
     pairs, count = [], 1 + (prompts or DEFAULT_PROMPTS)
     for number, tokens in enumerate(stand.prompts(count, TOKENS, TOKENS)):
-        order = ("plain", "sluice") if number % 2 else ("sluice", "plain")
+        order = ("plain", "default") if number % 2 else ("default", "plain")
         ms = {engine: stand.ask(engine, tokens)["ms"] for engine in order}
         stand.wait_for_saves()
-        pairs.append((ms["plain"], ms["sluice"]))
+        pairs.append((ms["plain"], ms["default"]))
     return {"what": what, "pairs": len(pairs) - 1, "first": pairs[0][1],
             "plain": median(plain for plain, _ in pairs[1:]),
-            "sluice": median(sluice for _, sluice in pairs[1:]),
-            "ratio": median(sluice / plain for plain, sluice in pairs[1:])}
+            "connector": median(connector for _, connector in pairs[1:]),
+            "ratio": median(connector / plain for plain, connector in pairs[1:])}
 
 
 def table(measured):
     yield f"time to the first token of new prompts of {measured['tokens']} tokens, ms"
     yield ["", "pairs", "no connector", "connector", "median of ratios", "first request"]
     for row in measured["rows"]:
-        yield [row["what"], str(row["pairs"]), f"{row['plain']:.0f}", f"{row['sluice']:.0f}",
+        yield [row["what"], str(row["pairs"]), f"{row['plain']:.0f}", f"{row['connector']:.0f}",
                f"{row['ratio']:.3f}", f"{row['first']:.0f}"]

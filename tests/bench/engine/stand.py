@@ -3,14 +3,17 @@ of a real link (a network namespace and a token bucket filter; as root)."""
 import os
 import random
 import statistics
+import sys
 
 import engine_case
 import harness
+import sender as sender_program
 import shaped_link
 
 CHUNK = engine_case.CHUNK
 FAST_MBIT = 10_000  # as set; a single stream gets some 3,000 here
 SLO_MS = 60_000  # of loads that are not to be late
+LOOKUP_MS = 1000  # no load is to be left out because the machine is busy
 MAX_RECORDS = 65_536
 # Both cores compute, with and without the connector.
 ENGINE_ENVIRONMENT = {"VLLM_CPU_OMP_THREADS_BIND": f"0-{(os.cpu_count() or 1) - 1}"}
@@ -27,6 +30,7 @@ class Stand:
         self.link.set_rate(FAST_MBIT)
         self.start_server(f"{self.link.host}:0")
         self.start_node()
+        self.start_sender()
         if profile:
             self.sluice("put", "--server", self.server.address, "--profile", profile,
                         harness.REAL_CACHE)
@@ -46,14 +50,24 @@ class Stand:
                           f'prefill_file = "{self.folder / "prefill.json"}"\n', encoding="utf-8")
         self.node = self.started(harness.Node(self.folder, self.server.address, "--config", config))
 
+    def start_sender(self):
+        port_file = self.folder / "sender.port"
+        sender = self.started(harness.Process(self.folder, "sender", [
+            *self.link.inside(), sys.executable, "-B", sender_program.__file__, self.link.host,
+            port_file]))
+        self.sender_port = int(sender.read_file_when_written(port_file)[0])
+
     def engine(self, name):
-        """`plain`: no connector; `sluice`; `builtin`: with the built-in profile."""
+        """`plain`: no connector; `sluice`; `builtin`: with the built-in profile; `default`: waits
+        for look-ups no longer than it does by default."""
         if name not in self.engines:
             settings = None
             if name != "plain":
                 settings = {"socket": str(self.node.socket_path), "chunk_tokens": CHUNK,
                             "slo_ms": SLO_MS, "save_lossless": True, "save_blocks_share": 1}
-            if name == "sluice" and self.profile:
+            if name != "default":
+                settings["lookup_ms"] = LOOKUP_MS
+            if name != "builtin" and self.profile:
                 settings["profile"] = str(self.profile)
             self.engines[name] = self.started(engine_case.EngineProcess(
                 self.folder, settings, {}, name=name, environment=ENGINE_ENVIRONMENT))
@@ -95,6 +109,10 @@ class Stand:
             harness.wait_until(lambda: self.sluice("stats", "--node", self.node.socket_path,
                                                    "--json").json()["saves"] == 0,
                                "all saves have ended", engine_case.ANSWER_LIMIT_S)
+
+    def fetch_ms(self, count):
+        """How long so many bytes take over the link by themselves."""
+        return sender_program.fetch_ms(self.link.host, self.sender_port, count)
 
     # What the daemon says.
 

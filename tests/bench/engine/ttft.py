@@ -1,5 +1,6 @@
 """Time to the first token over a fast link: computed without the connector, new to the store, and
-loaded; and what the loaded one is made of."""
+loaded; and what the loaded one is made of. Its transfer is how long its bytes take by themselves;
+the daemon decodes meanwhile, and `decode, scatter` is what that adds."""
 from stand import FAST_MBIT, fully_loaded, median
 
 DEFAULT_PROMPTS = 9
@@ -23,18 +24,12 @@ def run(stand, tokens):
     assert fully_loaded(warm, tokens), warm
     record, told = stand.new_record(), warm["sluice"]
     local = stand.ask("sluice", tokens, load=False, save=False)
-    here = last_byte_ms(record["timeline"])
+    raw = stand.fetch_ms(record["bytes"])
     return {"prefill": prefill["ms"], "cold": cold["ms"], "warm": warm["ms"],
-            "look-up": told["lookup_ms"], "load": told["load_ms"], "transfer": here,
-            "decode, scatter": record["ms"] - here, "load's rest": told["load_ms"] - record["ms"],
+            "look-up": told["lookup_ms"], "load": told["load_ms"], "transfer": raw,
+            "decode, scatter": record["ms"] - raw, "load's rest": told["load_ms"] - record["ms"],
             "remaining prefill": local["ms"],
             "engine's rest": warm["ms"] - told["lookup_ms"] - told["load_ms"] - local["ms"]}
-
-
-def last_byte_ms(timeline):
-    """Since the start of the load."""
-    arrived = timeline["arrived_bytes_per_s"]
-    return timeline["column_ms"] * max(i + 1 for i, rate in enumerate(arrived) if rate > 0)
 
 
 def table(measured):
