@@ -2,7 +2,8 @@
 """Measures a serving engine with Sluice; prints tables, each of one run.
 
   ENV/bin/python tests/bench/engine/bench.py [--profile F] [--only levels,ttft,slo,delay,down]
-                                             [--prompts N] [--seed N] [--json]
+                                             [--prompts N] [--seed N] [--cores 0-1]
+                                             [--json]
 
 ENV is of deploy/vllm/install-engine.sh. The environment names the rest as for tests/e2e/vllm:
 SLUICE_SLUICED, SLUICE_NODE, SLUICE_CLI, SLUICE_ENGINE_MODEL.
@@ -29,6 +30,7 @@ def arguments():
                         help="some of " + ",".join(TABLES))
     parser.add_argument("--prompts", type=int, help="instead of each table's own number")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--cores", help="that engines compute on, as 0-1; else vLLM chooses")
     parser.add_argument("--json", action="store_true")
     parsed = parser.parse_args()
     unknown = set(parsed.only) - set(TABLES)
@@ -62,7 +64,7 @@ def main():
     print(f"seed {options.seed}, load average {os.getloadavg()[0]:.1f}", file=sys.stderr)
     measured = {}
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
-        stand = Stand(Path(folder), options.seed, options.profile)
+        stand = Stand(Path(folder), options.seed, options.profile, options.cores)
         try:
             for name in [name for name in TABLES if name in options.only]:
                 table = __import__(name)

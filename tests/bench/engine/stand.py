@@ -1,6 +1,5 @@
 """What is measured: engines with and without the connector, a daemon, and a server at the far end
 of a real link (a network namespace and a token bucket filter; as root)."""
-import os
 import random
 import statistics
 import sys
@@ -15,14 +14,13 @@ FAST_MBIT = 10_000  # as set; a single stream gets some 3,000 here
 SLO_MS = 60_000  # of loads that are not to be late
 LOOKUP_MS = 1000  # no load is to be left out because the machine is busy
 MAX_RECORDS = 65_536
-# Both cores compute, with and without the connector.
-ENGINE_ENVIRONMENT = {"VLLM_CPU_OMP_THREADS_BIND": f"0-{(os.cpu_count() or 1) - 1}"}
 
 
 class Stand:
     """Engines are started when first used; all prompts are new to every cache."""
 
-    def __init__(self, folder, seed, profile):
+    def __init__(self, folder, seed, profile, cores=None):
+        self.environment = {"VLLM_CPU_OMP_THREADS_BIND": cores} if cores else {}
         self.folder, self.profile, self.chance = folder, profile, random.Random(seed)
         self.processes, self.engines, self.seen = [], {}, set()
         self.records = folder / "records"
@@ -70,7 +68,7 @@ class Stand:
             if name != "builtin" and self.profile:
                 settings["profile"] = str(self.profile)
             self.engines[name] = self.started(engine_case.EngineProcess(
-                self.folder, settings, {}, name=name, environment=ENGINE_ENVIRONMENT))
+                self.folder, settings, {}, name=name, environment=self.environment))
             self.ask(name, *self.prompts(1, 1500, 1500))  # what is slow the first time
             self.wait_for_saves()
         return self.engines[name]
