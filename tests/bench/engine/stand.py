@@ -59,19 +59,23 @@ class Stand:
         """`plain`: no connector; `sluice`; `builtin`: with the built-in profile; `default`: waits
         for look-ups no longer than it does by default."""
         if name not in self.engines:
-            settings = None
-            if name != "plain":
-                settings = {"socket": str(self.node.socket_path), "chunk_tokens": CHUNK,
-                            "slo_ms": SLO_MS, "save_lossless": True, "save_blocks_share": 1}
-            if name != "default":
-                settings["lookup_ms"] = LOOKUP_MS
-            if name != "builtin" and self.profile:
-                settings["profile"] = str(self.profile)
             self.engines[name] = self.started(engine_case.EngineProcess(
-                self.folder, settings, {}, name=name, environment=self.environment))
+                self.folder, self.settings(name), {}, name=name, environment=self.environment))
             self.ask(name, *self.prompts(1, 1500, 1500))  # what is slow the first time
             self.wait_for_saves()
         return self.engines[name]
+
+    def settings(self, name):
+        """Of an engine's connector; None for none."""
+        if name == "plain":
+            return None
+        settings = {"socket": str(self.node.socket_path), "chunk_tokens": CHUNK, "slo_ms": SLO_MS,
+                    "save_lossless": True, "save_blocks_share": 1}
+        if name != "default":
+            settings["lookup_ms"] = LOOKUP_MS
+        if name != "builtin" and self.profile:
+            settings["profile"] = str(self.profile)
+        return settings
 
     def prompts(self, count, least, most):
         return engine_case.make_prompts(self.chance, count, least, most)
