@@ -15,24 +15,26 @@ CACHEGEN = "3.2-3.7"  # its paper, against 8 bits
 
 
 def measure(stand, prompts=None):
-    contexts = stand.prompts(prompts or DEFAULT_PROMPTS, TOKENS, TOKENS)
+    count = prompts or DEFAULT_PROMPTS
+    scatter = {kind: scatter_ms(kind, full_tokens([0] * TOKENS)) for kind in PLAIN_BITS}
+    rows = [at_rate(stand, mbit, count, scatter) for mbit in RATES_MBIT]
     stand.link.set_rate(FAST_MBIT)
-    stand.store("sluice", contexts)
-    stand.engine("plain")
-    scatter = {kind: scatter_ms(kind, full_tokens(contexts[0])) for kind in PLAIN_BITS}
-    rows = [at_rate(stand, mbit, contexts, scatter) for mbit in RATES_MBIT]
-    stand.link.set_rate(FAST_MBIT)
-    return {"prompts": len(contexts), "scatter_ms": scatter, "rows": rows}
+    return {"prompts": count, "scatter_ms": scatter, "rows": rows}
 
 
-def at_rate(stand, mbit, contexts, scatter):
+def at_rate(stand, mbit, count, scatter):
+    """Every load is of a context of its own: the daemon keeps what it has just transferred."""
+    contexts = [stand.prompts(len(LEVELS), TOKENS, TOKENS) for _ in range(count)]
+    stand.link.set_rate(FAST_MBIT)
+    stand.store("sluice", sum(contexts, []))
     stand.link.set_rate(mbit)
     runs = []
-    for tokens in contexts:
+    for each in contexts:
         run = {}
-        for level in LEVELS:
+        for level, tokens in zip(LEVELS, each, strict=True):
+            stand.new_record()
             result = stand.load("sluice", tokens, level=level)
-            assert fully_loaded(result, tokens), result
+            assert fully_loaded(result, tokens) and stand.new_record()["bytes"] > 0, result
             run[f"level {level}"] = result["ms"]
         rest = run["rest"] = stand.ask("sluice", tokens, load=False, save=False)["ms"]
         for kind in PLAIN_BITS:
