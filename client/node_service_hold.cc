@@ -14,12 +14,13 @@ absl::Status Stopping() { return absl::UnavailableError("the daemon is stopping"
 
 class PoolHolds::Call final : public Reactor {
  public:
-  Call(PoolHolds& holds, uint64_t pool_id) : holds_(holds), pool_id_(pool_id) {}
+  Call(const PoolHolds& holds, uint64_t pool_id)
+      : state_(holds.state_), on_gone_(holds.on_gone_), pool_id_(pool_id) {}
 
   // `self` is kept until gRPC is done with the call.
   void Begin(std::shared_ptr<Call> self, const std::function<absl::Status()>& check) {
     self_ = std::move(self);
-    absl::Status status = holds_.Add(pool_id_, self_);
+    absl::Status status = state_->Add(pool_id_, self_);
     if (status.ok()) status = check();
     if (status.ok()) {
       StartWrite(&response_);
@@ -42,17 +43,20 @@ class PoolHolds::Call final : public Reactor {
 
   void OnDone() override {
     const std::shared_ptr<Call> self = std::move(self_);
-    holds_.Remove(pool_id_, this);
+    state_->Remove(pool_id_, this);
     bool gone = false;
     {
       absl::MutexLock lock(&mutex_);
       gone = gone_;
     }
-    if (gone) holds_.on_gone_(pool_id_);
+    if (gone) on_gone_(pool_id_);
+    absl::MutexLock lock(&state_->mutex);
+    --state_->running;
   }
 
  private:
-  PoolHolds& holds_;
+  const std::shared_ptr<State> state_;
+  const std::function<void(uint64_t pool_id)>& on_gone_;  // while the call is running
   const uint64_t pool_id_;
   const v1::HoldPoolResponse response_;
   std::shared_ptr<Call> self_;
@@ -61,33 +65,45 @@ class PoolHolds::Call final : public Reactor {
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
+PoolHolds::~PoolHolds() {
+  State& state = *state_;
+  const auto idle = [&state]()
+                        ABSL_SHARED_LOCKS_REQUIRED(state.mutex) { return state.running == 0; };
+  absl::MutexLock lock(&state.mutex);
+  state.mutex.Await(absl::Condition(&idle));
+}
+
 PoolHolds::Reactor* PoolHolds::Hold(uint64_t pool_id, const std::function<absl::Status()>& check) {
   auto call = std::make_shared<Call>(*this, pool_id);
   Call* const reactor = call.get();
+  {
+    absl::MutexLock lock(&state_->mutex);
+    ++state_->running;
+  }
   reactor->Begin(std::move(call), check);
   return reactor;
 }
 
-absl::Status PoolHolds::Add(uint64_t pool_id, std::shared_ptr<Call> call) {
-  absl::MutexLock lock(&mutex_);
-  if (stopped_) return Stopping();
-  if (calls_.try_emplace(pool_id, std::move(call)).second) return absl::OkStatus();
+absl::Status PoolHolds::State::Add(uint64_t pool_id, std::shared_ptr<Call> call) {
+  absl::MutexLock lock(&mutex);
+  if (stopped) return Stopping();
+  if (calls.try_emplace(pool_id, std::move(call)).second) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("pool_id ", pool_id, " is held by another call"));
 }
 
-void PoolHolds::Remove(uint64_t pool_id, const Call* call) {
-  absl::MutexLock lock(&mutex_);
-  const auto found = calls_.find(pool_id);
-  if (found != calls_.end() && found->second.get() == call) calls_.erase(found);
+void PoolHolds::State::Remove(uint64_t pool_id, const Call* call) {
+  absl::MutexLock lock(&mutex);
+  const auto found = calls.find(pool_id);
+  if (found != calls.end() && found->second.get() == call) calls.erase(found);
 }
 
 void PoolHolds::End(uint64_t pool_id) {
   std::shared_ptr<Call> call;
   {
-    absl::MutexLock lock(&mutex_);
-    const auto found = calls_.find(pool_id);
-    if (found == calls_.end()) return;
+    absl::MutexLock lock(&state_->mutex);
+    const auto found = state_->calls.find(pool_id);
+    if (found == state_->calls.end()) return;
     call = found->second;
   }
   call->End(absl::OkStatus(), /*gone=*/false);
@@ -96,9 +112,9 @@ void PoolHolds::End(uint64_t pool_id) {
 void PoolHolds::Stop() {
   std::vector<std::shared_ptr<Call>> calls;
   {
-    absl::MutexLock lock(&mutex_);
-    stopped_ = true;
-    for (const auto& [pool_id, call] : calls_) calls.push_back(call);
+    absl::MutexLock lock(&state_->mutex);
+    state_->stopped = true;
+    for (const auto& [pool_id, call] : state_->calls) calls.push_back(call);
   }
   for (const std::shared_ptr<Call>& call : calls) call->End(Stopping(), /*gone=*/false);
 }
