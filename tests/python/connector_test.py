@@ -179,6 +179,18 @@ class Loads(SchedulerCase):
         self.side.matched_tokens(request, 0)
         self.node.queries[0][3].set_exception(OSError("no daemon"))
         self.assertEqual(self.side.matched_tokens(request, 0), (0, False))
+        self.assertIn("no daemon", self.side.finished(request)["sluice"]["reason"])
+
+    def test_the_answer_says_why_nothing_is_loaded(self):
+        self.start(PlayedNode(at_once=False), lookup_ms=1)
+        late, bad = Request("a", 3 * CHUNK), Request("b", 3 * CHUNK)
+        bad.kv_transfer_params = {"level": "Lossless"}
+        self.side.matched_tokens(bad, 0)
+        deadline = time.monotonic() + LIMIT_S
+        while self.side.matched_tokens(late, 0)[0] is None and time.monotonic() < deadline:
+            pass
+        self.assertIn("lookup_ms", self.side.finished(late)["sluice"]["reason"])
+        self.assertIn('"lossless"', self.side.finished(bad)["sluice"]["reason"])
 
     def test_what_the_engine_has_is_not_loaded(self):
         self.start(PlayedNode(stored=3 * CHUNK))
@@ -673,9 +685,10 @@ class Settings(unittest.TestCase):
     def test_unknown_and_impossible_ones_are_named(self):
         for extra, named in (({"slo": 3}, "slo"), ({"slo_ms": 0}, "slo_ms"),
                              ({"slo_ms": "1"}, "slo_ms"),
-                             ({"level": "best"}, "level"), ({"level": True}, "level"),
+                             ({"level": "best"}, "level"), ({"level": 8}, "level"), ({"level": True}, "level"),
                              ({"chunk_tokens": 8}, "chunk_tokens"), ({"save": 1}, "save"),
-                             ({"profile": "no/such"}, "profile"), ({"socket": 3}, "socket")):
+                             ({"profile": "no/such"}, "profile"),
+                             ({"profile": __file__}, "profile"), ({"socket": 3}, "socket")):
             with self.subTest(extra=extra), self.assertRaisesRegex(ConfigError, named):
                 Config.parse(extra)
 

@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import torch
@@ -55,6 +57,12 @@ class DumpTest(unittest.TestCase):
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
+
+    def test_without_transformers_it_says_what_to_install(self):
+        self.model()
+        with unittest.mock.patch.dict(sys.modules, {"transformers": None}):
+            said = self.dump(self.text("a.txt"), code=dump.FAILURE)
+        self.assertIn("client/python[transformers]", said)
 
     @torch.no_grad()
     def test_cache_is_the_models_own(self):

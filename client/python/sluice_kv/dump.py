@@ -171,6 +171,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = USAGE
     except (OSError, RuntimeError) as failure:  # the disk is full; out of memory
         problem, code = failure, FAILURE
+    except ModuleNotFoundError as missing:
+        problem = RuntimeError(f"there is no module {missing.name}; install the package with it: "
+                               "pip install './client/python[transformers]'")
+        code = FAILURE
     print(f"sluice-dump: error: {problem}", file=sys.stderr)
     return code
 

@@ -19,6 +19,7 @@ from sluice_kv.geometry import Geometry
 from sluice_kv.layout import PlaneLayout
 
 LOSSLESS = 255
+MAX_LEVEL = 7  # of lossy levels
 MAX_REQUEST_ID = 64  # characters
 _LOG = logging.getLogger("sluice_kv")
 
@@ -237,7 +238,10 @@ _STILL_RUNNING = _StillRunning()
 
 
 def _error_name(error: grpc.RpcError) -> str:
-    return "node_silent" if error is _STILL_RUNNING else "node_unavailable"
+    if error is _STILL_RUNNING:
+        return "node_silent"
+    refused = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
+    return "node_refused" if error.code() in refused else "node_unavailable"
 
 
 def _follow(call: Any, take: Callable[[Any], None], limit_s: float) -> grpc.RpcError | None:

@@ -59,6 +59,7 @@ class SluiceConnector(KVConnectorBase_V1):  # type: ignore[misc]
             self._scheduler = SchedulerSide(
                 EngineFacts.of(vllm_config, kv_cache_config, self._config), self._config,
                 NodeClient(self._config.socket))
+            self._scheduler.warm_up()
         else:
             self._memory = KvMemory(self._config)
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from sluice_kv.node import LOSSLESS
+from sluice_kv.node import LOSSLESS, MAX_LEVEL
 
 MAX_SLO_MS = 600_000
+_PROFILE_MAGIC = b"SLPF"
 _NUM_BLOCK_SHARES = (0.0, 1.0)
 
 
@@ -105,9 +106,10 @@ def parse_level(level: Any) -> int | None:
         return None
     if level == "lossless":
         return LOSSLESS
-    if isinstance(level, int) and not isinstance(level, bool) and 0 <= level < LOSSLESS:
+    if isinstance(level, int) and not isinstance(level, bool) and 0 <= level <= MAX_LEVEL:
         return level
-    raise ConfigError(f'level must be "adaptive", "lossless" or a number from 0, not {level!r}')
+    raise ConfigError(f'level must be "adaptive", "lossless" or a number from 0 to {MAX_LEVEL}, '
+                      f"not {level!r}")
 
 
 def _check_number(name: str, value: Any, least: float, most: float) -> None:
@@ -116,7 +118,7 @@ def _check_number(name: str, value: Any, least: float, most: float) -> None:
 
 
 def _profile_id(profile: Any) -> bytes:
-    """Of a profile's file, or of its id in hexadecimal as `sluice profiles` prints it."""
+    """Of a profile's file, or of its id in hexadecimal as `sluice profile ls` prints it."""
     text = str(profile)
     if len(text) == 64 and all(c in "0123456789abcdef" for c in text):
         return bytes.fromhex(text)
@@ -124,4 +126,7 @@ def _profile_id(profile: Any) -> bytes:
     if not path.is_file():
         raise ConfigError(f"profile must be a profile's file or its id of 64 hexadecimal digits, "
                           f"not {text!r}")
-    return hashlib.sha256(path.read_bytes()).digest()
+    content = path.read_bytes()
+    if not content.startswith(_PROFILE_MAGIC):
+        raise ConfigError(f"profile names {text!r}, which is no profile of `sluice calibrate`")
+    return hashlib.sha256(content).digest()

@@ -3,16 +3,16 @@
 Used by the scheduler's thread alone; answers arrive on gRPC's threads."""
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import grpc
+
 from sluice_kv.identity import adapter_digest
 from sluice_kv.node import Identity, NodeClient, why
 
-_LOG = logging.getLogger("sluice_kv")
 
 
 class Lookup:
@@ -25,6 +25,7 @@ class Lookup:
         self._call = client.query(identity, geometry, profile_id, tokens, slo_ms, budget_s)
         self._answer: int | None = None
         self.ms = 0.0
+        self.trouble = ""  # why nothing is loaded, if that is not the store's answer
 
     def answer(self) -> int | None:
         """Tokens from the start that are worth loading, 0 for any trouble; None while not known,
@@ -37,14 +38,16 @@ class Lookup:
         self.ms = waited * 1000
         if not self._call.done():
             self._call.cancel()
-            _LOG.info("no answer to a look-up within %.0f ms", self._budget_s * 1000)
-            self._answer = 0
-        else:
-            error = self._call.exception()
-            if error is not None:
-                _LOG.debug("look-up: %s", why(error))
-            self._answer = 0 if error is not None else int(self._call.result().planned_tokens)
+            self.trouble = self._late()
+        elif (error := self._call.exception()) is not None:
+            late = isinstance(error, grpc.RpcError) and (
+                error.code() == grpc.StatusCode.DEADLINE_EXCEEDED)
+            self.trouble = self._late() if late else why(error)
+        self._answer = 0 if self.trouble else int(self._call.result().planned_tokens)
         return self._answer
+
+    def _late(self) -> str:
+        return f"no answer to the look-up within lookup_ms, {self._budget_s * 1000:.0f} ms"
 
     def cancel(self) -> None:
         """Nobody wants to know any more."""

@@ -18,6 +18,7 @@ from sluice_kv.vllm.saves import Saves
 
 _LOG = logging.getLogger("sluice_kv")
 _MAX_BAD_CHUNKS, _BAD_FOR_S = 1 << 12, 60.0
+_FIRST_QUERY_S = 10.0
 _MIN_TIMED_TOKENS = 32  # shorter steps say little of what prefill costs
 _MAX_LOADS = 3  # of one request: the first and those after preemptions
 # Why a chunk that was said to be there could not be loaded, where asking again does not help.
@@ -38,6 +39,7 @@ class _Context:
     loading: bool = False  # what the engine counts as computed is not there yet
     failed: bool = False  # a load fell short: never offered again
     report: LoadReport | None = None
+    told_trouble: bool = False
     prompt_saved: bool = False
     saved_tokens: int = 0
 
@@ -62,6 +64,12 @@ class SchedulerSide:
     def bind(self, kv_cache_manager: Any) -> None:
         self._manager = kv_cache_manager
         self._saves.bind(kv_cache_manager.block_pool)
+
+    def warm_up(self) -> None:
+        """Asks a first question, for that takes longer than look-ups may. Does not wait."""
+        tokens = [0] * self._config.chunk_tokens
+        self._client.query(self._engine.identity, self._geometry, self._config.profile_id, tokens,
+                           self._config.slo_ms, _FIRST_QUERY_S)
 
     def close(self) -> None:
         self._adapters.close()
@@ -90,6 +98,9 @@ class SchedulerSide:
         stored = context.lookup.answer()
         if stored is None:
             return None, False
+        if context.lookup.trouble and not context.told_trouble:
+            context.told_trouble = True
+            _LOG.info("request %s is computed: %s", request.request_id, context.lookup.trouble)
         context.have_tokens = have
         count = self._before_bad_chunks(request, min(stored, usable)) - have
         return (count, self._config.load_async) if count > 0 else (0, False)
@@ -191,13 +202,18 @@ class SchedulerSide:
         self._saves.forget_known()
 
     def _tell(self, context: _Context) -> dict[str, Any] | None:
-        load = context.report
-        if load is None:
+        lookup, load = context.lookup, context.report
+        why_not = context.reason or (lookup.trouble if lookup is not None else "")
+        if load is None and lookup is None and not why_not:
             return None
-        return {"sluice": {
-            "loaded_tokens": max(0, load.loaded_tokens - context.have_tokens),
-            "level": load.worst_level, "lookup_ms": context.lookup.ms if context.lookup else 0.0,
-            "load_ms": load.ms, "recompute": load.reasons}}
+        told: dict[str, Any] = {"loaded_tokens": 0, "level": None,
+                                "lookup_ms": lookup.ms if lookup is not None else 0.0}
+        if load is not None:
+            told |= {"loaded_tokens": max(0, load.loaded_tokens - context.have_tokens),
+                     "level": load.worst_level, "load_ms": load.ms, "recompute": load.reasons}
+        if why_not:
+            told["reason"] = why_not
+        return {"sluice": told}
 
     def _timed(self, output: Any) -> PrefillWork | None:
         """The step's work if it is of one prompt alone."""

@@ -184,9 +184,10 @@ class WorkerSide:
         self._ended[task.request_id] = report
         del self._running[task.request_id]
         self._lock.notify_all()
-        _LOG.info("load %s: %d of %d tokens at level %s or better in %.0f ms, %d bytes%s",
-                  task.request_id, loaded - task.skip_tokens, len(task.tokens) - task.skip_tokens,
-                  report.worst_level, result.ms, result.bytes,
+        at_level = f" at level {report.worst_level} or better" if levels else ""
+        _LOG.info("load %s: %d of %d tokens%s in %.0f ms, %d bytes%s", task.request_id,
+                  loaded - task.skip_tokens, len(task.tokens) - task.skip_tokens, at_level,
+                  result.ms, result.bytes,
                   "".join(f", {reason}: {count}" for reason, count in result.reasons.items()))
 
     def _fence_if_wanted(self) -> None:
@@ -247,7 +248,7 @@ class WorkerSide:
             with self._lock:
                 self._fence_wanted |= epoch == self._pool.current[1]
         if not result.stored:
-            _LOG.info("save %s: %s", task.request_id, result.message)
+            _LOG.warning("save %s failed: %s", task.request_id, result.message)
         return result.stored
 
     def _save_ended(self, task: SaveTask, released: bool = False,
