@@ -685,7 +685,8 @@ class Settings(unittest.TestCase):
     def test_unknown_and_impossible_ones_are_named(self):
         for extra, named in (({"slo": 3}, "slo"), ({"slo_ms": 0}, "slo_ms"),
                              ({"slo_ms": "1"}, "slo_ms"),
-                             ({"level": "best"}, "level"), ({"level": 8}, "level"), ({"level": True}, "level"),
+                             ({"level": "best"}, "level"),
+                             ({"level": 8}, "level"), ({"level": True}, "level"),
                              ({"chunk_tokens": 8}, "chunk_tokens"), ({"save": 1}, "save"),
                              ({"profile": "no/such"}, "profile"),
                              ({"profile": __file__}, "profile"), ({"socket": 3}, "socket")):
