@@ -51,11 +51,11 @@ class SmallPool(EngineCase):
               "max_num_batched_tokens": 256}
 
     def test_preempted_requests_are_right_and_so_is_what_is_stored_of_them(self):
-        prompts = self.prompts(4, 4 * CHUNK - 4, 4 * CHUNK - 2)
-        right = self.generate(self.requests(prompts, max_tokens=8, params=NONE), 1)
+        prompts = self.prompts(4, 4 * CHUNK - 24, 4 * CHUNK - 20)
+        right = self.generate(self.requests(prompts, max_tokens=32, params=NONE), 1)
         self.forget()
         before = self.engine.ask(state=True)["preemptions"]
-        results = self.store(self.requests(prompts, max_tokens=8))
+        results = self.store(self.requests(prompts, max_tokens=32))
         self.assertGreater(self.engine.ask(state=True)["preemptions"], before)
         self.assert_same_tokens(results, right)
         longer = self.requests([prompt + result["tokens"]
@@ -73,7 +73,7 @@ class Adapters(EngineCase):
 
     def test_adapters_share_with_nobody(self):
         (tokens,) = self.prompts(1, 2 * CHUNK + 5, 2 * CHUNK + 40)
-        plain = {"tokens": tokens, "max_tokens": 4}
+        plain = {"tokens": tokens, "max_tokens": 8}
         kinds = [{**plain, "lora": str(self.adapter(name, number)), "lora_id": number}
                  for number, name in enumerate("ab", 1)] + [plain]
         right = self.generate([{**request, "params": NONE} for request in kinds], 1)
@@ -97,8 +97,8 @@ class Adapters(EngineCase):
         for layer in range(config["num_hidden_layers"]):
             for module, width in (("q_proj", hidden), ("v_proj", heads)):
                 key = f"base_model.model.model.layers.{layer}.self_attn.{module}"
-                tensors[f"{key}.lora_A.weight"] = torch.randn(8, hidden, generator=random) / 8
-                tensors[f"{key}.lora_B.weight"] = torch.randn(width, 8, generator=random) / 8
+                tensors[f"{key}.lora_A.weight"] = torch.randn(8, hidden, generator=random) / 4
+                tensors[f"{key}.lora_B.weight"] = torch.randn(width, 8, generator=random) / 4
         folder = self.folder / name
         folder.mkdir()
         save_file(tensors, folder / "adapter_model.safetensors")
