@@ -21,6 +21,7 @@ from harness import SLOWDOWN, wait_until  # noqa: E402
 HERE = Path(__file__).resolve().parent
 PYTHON = os.environ.get("SLUICE_ENGINE_PYTHON", "")
 MODEL = os.environ.get("SLUICE_ENGINE_MODEL", "")
+ALL = os.environ.get("SLUICE_ENGINE_ALL", "") == "1"  # the tests that take many minutes too
 CHUNK = 128  # tokens; the block of vLLM's CPU backend
 START_LIMIT_S = 240 * SLOWDOWN
 ANSWER_LIMIT_S = 300 * SLOWDOWN
@@ -112,10 +113,13 @@ class EngineCase(harness.EndToEnd):
     `ENGINE` the engine's. Every test has prompts of its own."""
     SETTINGS = {}
     ENGINE = {}
+    BRIEF = None  # names of the tests that are run without SLUICE_ENGINE_ALL; None: all
     DAEMON_FIRST = True  # False: there is none before a test calls start_daemon
     shared = None
 
     def setUp(self):
+        if self.BRIEF is not None and not ALL and self._testMethodName not in self.BRIEF:
+            self.skipTest("takes minutes: SLUICE_ENGINE_ALL=1 runs it")
         super().setUp()
         if type(self).shared is None:
             type(self).shared = {"folder": self.folder, "processes": self.processes}

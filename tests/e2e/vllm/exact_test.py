@@ -123,6 +123,7 @@ class Asynchronous(Exact, EngineCase):
 
 
 class Synchronous(Exact, EngineCase):
+    BRIEF = ("test_loaded_contexts_give_the_tokens_of_a_full_prefill",)
     SETTINGS = {**LOSSLESS, "load_async": False}
     ENGINE = {"dtype": "float32", "num_gpu_blocks_override": 72, "max_num_batched_tokens": 512}
 
@@ -152,6 +153,7 @@ class AsynchronousBfloat16(AsHit, EngineCase):
 
 
 class SynchronousBfloat16(AsHit, EngineCase):
+    BRIEF = ()
     SETTINGS = {**LOSSLESS, "load_async": False}
     ENGINE = {"dtype": "bfloat16", "num_gpu_blocks_override": 112, "max_num_batched_tokens": 512}
 

@@ -160,11 +160,13 @@ class Faults:
 
 
 class Asynchronous(Faults, EngineCase):
+    BRIEF = ()
     SETTINGS = {"level": "lossless", "save_lossless": True, "save_blocks_share": 1}
     ENGINE = {"dtype": "float32", "num_gpu_blocks_override": 48}
 
 
 class Synchronous(Faults, EngineCase):
+    BRIEF = ()
     SETTINGS = {**Asynchronous.SETTINGS, "load_async": False}
     ENGINE = {**Asynchronous.ENGINE, "max_num_batched_tokens": 512}
 
