@@ -24,7 +24,8 @@ class Pool:
             self.map = mmap.mmap(fd, request.pool_bytes)
         finally:
             os.close(fd)
-        self.memory = torch.frombuffer(self.map, dtype=torch.uint8)
+        # Without the last page, which is empty and lost at a cut; the real one survives that.
+        self.memory = torch.frombuffer(self.map, dtype=torch.uint8)[:-mmap.PAGESIZE]
         self.request = request
         self.known = threading.Event()
         self.forgotten = threading.Event()

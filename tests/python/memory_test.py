@@ -55,6 +55,23 @@ class Memory(unittest.TestCase):
         shared.tensor[5] = 8
         self.assertEqual(file_of(shared).read_bytes()[4:7], b"\7\x08\7")
 
+    def test_daemon_that_is_cut_off_can_tell(self):
+        # Its save may go on later: what it reads then, it must not take for the engine's.
+        shared = self.make()
+        with open(file_of(shared), "rb") as old:
+            self.assertEqual(os.fstat(old.fileno()).st_size, shared.pool_bytes)
+            seen = []
+            punch = memory._libc.fallocate
+
+            def watch(*arguments):
+                seen.append(os.fstat(old.fileno()).st_size)
+                return punch(*arguments)
+            with mock.patch.object(memory._libc, "fallocate", watch):
+                shared.fence()
+            self.assertTrue(seen)
+            self.assertLess(max(seen), shared.pool_bytes)
+        self.assertEqual(file_of(shared).stat().st_size, shared.pool_bytes)
+
     def test_fences_need_room_for_one_part_and_leave_none_behind(self):
         shared = self.make()
         one = used_bytes()

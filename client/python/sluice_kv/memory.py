@@ -18,6 +18,7 @@ import torch
 FOLDER = Path("/dev/shm")
 PREFIX = "sluice-engine-py-"
 _MODE = 0o660  # the daemon opens it by the group of its socket
+_PAGE = mmap.PAGESIZE
 _FENCE_BYTES = 64 << 20  # that are moved at a time; a multiple of the page
 _MAP_SHARED, _MAP_FIXED, _PROT = 0x01, 0x10, mmap.PROT_READ | mmap.PROT_WRITE
 _PUNCH_HOLE = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
@@ -42,9 +43,15 @@ class SharedMemory:
         self.num_bytes = num_bytes
         self._group = group
         self._fd, self.name = self._make_file()
-        self._allocate(self._fd, self.name, 0, num_bytes)
+        self._allocate(self._fd, self.name, 0, self.pool_bytes)
         self._map = mmap.mmap(self._fd, num_bytes)
         self.tensor = torch.frombuffer(self._map, dtype=torch.int8)
+
+    @property
+    def pool_bytes(self) -> int:
+        """Of the pool as the daemon knows it: it gives up one that is shorter than that. The last
+        page holds nothing, and goes first when the daemon is cut off."""
+        return (self.num_bytes + _PAGE - 1) // _PAGE * _PAGE + _PAGE
 
     @property
     def address(self) -> int:
@@ -61,6 +68,7 @@ class SharedMemory:
         write to the memory meanwhile, but for that daemon. It goes by parts, each of which leaves
         the old file before it needs room in the new one."""
         fd, name = self._make_file()
+        os.ftruncate(self._fd, self.pool_bytes - _PAGE)  # now the daemon takes nothing more of it
         for offset in range(0, self.num_bytes, _FENCE_BYTES):
             length = min(_FENCE_BYTES, self.num_bytes - offset)
             part = ctypes.string_at(self.address + offset, length)
@@ -70,6 +78,7 @@ class SharedMemory:
             address = self.address + offset
             _checked(_libc.mmap(address, length, _PROT, _MAP_SHARED | _MAP_FIXED, fd, offset),
                      address)
+        self._allocate(fd, name, self.num_bytes, self.pool_bytes - self.num_bytes)
         self._remove_file()
         self._fd, self.name = fd, name
 
@@ -78,7 +87,7 @@ class SharedMemory:
         self._remove_file()
 
     def _make_file(self) -> tuple[int, str]:
-        """An empty one of the memory's size."""
+        """An empty one of the pool's size."""
         while True:
             name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
             fd = os.open(FOLDER / name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _MODE)
@@ -90,7 +99,7 @@ class SharedMemory:
             os.fchmod(fd, _MODE)
             if self._group is not None and self._group != os.fstat(fd).st_gid:
                 os.fchown(fd, -1, self._group)
-            os.ftruncate(fd, self.num_bytes)
+            os.ftruncate(fd, self.pool_bytes)
         except OSError as error:
             os.close(fd)
             (FOLDER / name).unlink(missing_ok=True)

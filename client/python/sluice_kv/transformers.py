@@ -75,7 +75,8 @@ class SluiceCache:
         self._planes = self._views(dtype)
         self._client = NodeClient(socket)
         self._pool = RegisteredPool(self._client, self._memory, PoolSpec(
-            "", num_bytes, num_blocks, chunk_tokens, self.geometry, layouts, profile_id))
+            "", self._memory.pool_bytes, num_blocks, chunk_tokens, self.geometry, layouts,
+            profile_id))
         self.wait(wait_s)
 
     def wait(self, timeout_s: float) -> bool:

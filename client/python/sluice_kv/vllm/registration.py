@@ -97,7 +97,7 @@ def make_worker(vllm_config: Any, kv_cache_config: Any, config: Config, memory: 
     planes: list[PlaneLayout] = []
     for name, cache in zip(names, caches):
         planes += layer_planes(name, layers[name], cache, shared)
-    spec = PoolSpec(shm_name=shared.name, pool_bytes=shared.num_bytes,
+    spec = PoolSpec(shm_name=shared.name, pool_bytes=shared.pool_bytes,
                     num_blocks=caches[0].shape[0], block_tokens=block_tokens,
                     layouts=tuple(planes), geometry=engine_geometry(vllm_config, kv_cache_config),
                     profile_id=config.profile_id)
