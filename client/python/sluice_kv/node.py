@@ -1,8 +1,9 @@
 """The node daemon as a serving engine in Python sees it: queries, loads, saves.
 
-Thread-safe. Nothing here raises for a daemon that is away: a query answers None, a load says of
-every chunk why it must be recomputed, a save that it failed. What a Load or Save call does with the
-engine's blocks is over when it returns or raises, unless it says `confirmed=False`."""
+Thread-safe. Loads and saves do not raise for a daemon that is away: a load says of every chunk why
+it must be recomputed, a save that it failed. Queries and registrations are futures. What a Load or
+Save call does with the engine's blocks is over when it returns or raises, unless it says
+`confirmed=False`."""
 from __future__ import annotations
 
 import logging
@@ -157,8 +158,8 @@ class NodeClient:
              slo_ms: int, *, skip_tokens: int = 0, tail_tokens: int = 0, level: int | None = None,
              request_id: str = "", grace_s: float = 2.0) -> LoadResult:
         """Loads what is stored of a context into blocks, before `tail_tokens` that are computed in
-        any case; returns when all is known, at the latest
-        `grace_s` after the SLO, and then with confirmed=False."""
+        any case; returns when all is known, at the latest `grace_s` after the SLO, and then with
+        confirmed=False."""
         started = time.monotonic()
         request = wire.message("LoadRequest")(
             identity=identity.message(), pool_id=pool_id, token_ids=tokens, block_ids=blocks,
@@ -220,13 +221,12 @@ class NodeClient:
                 result.message = event.message
 
         error = _follow(self._stub.Save(request), take, timeout_s)
-        if error is None:
-            set_copied()
-        elif error is not _STILL_RUNNING:
-            set_copied()
-            result.message = why(error)
-        else:
+        if error is _STILL_RUNNING:
             result.message = f"no end within {timeout_s:.0f} s"
+            return result
+        set_copied()
+        if error is not None:
+            result.message = why(error)
         return result
 
 

@@ -4,9 +4,9 @@ Thread-safe. A thread of its own registers the pool as soon as the daemon is the
 it comes back."""
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import replace
 
@@ -29,6 +29,7 @@ class RegisteredPool:
         self._id: int | None = None
         self._epoch = 0
         self._closing = False
+        self._complained = ""
         self._registering: grpc.Future | None = None
         self._hold: grpc.Call | None = None
         self._thread = threading.Thread(target=self._keep, name="sluice-pool", daemon=True)
@@ -99,22 +100,14 @@ class RegisteredPool:
             self._id, self._hold = pool_id, hold
             self._lock.notify_all()
         _LOG.info("the node daemon at %s knows the KV cache", self._client.socket)
-        self._wait_for_end(hold)
+        with contextlib.suppress(grpc.RpcError):
+            for _ in hold:
+                pass  # it has no more messages, and lasts as long as the daemon knows the pool
         with self._lock:
             if epoch == self._epoch:
                 self._id = None
             self._hold = None
         return True
-
-    @staticmethod
-    def _wait_for_end(hold: Callable[[], object] | object) -> None:
-        try:
-            for _ in hold:  # type: ignore[attr-defined]
-                pass
-        except grpc.RpcError:
-            pass
-
-    _complained = ""
 
     def _complain(self, error: Exception) -> None:
         """Once per kind of trouble: a daemon may be away for hours."""

@@ -105,8 +105,8 @@ def base_identity(vllm_config: Any, config: Config, rank: int) -> Identity:
     """Of the engine's contexts, before a request's adapter and salt."""
     model = vllm_config.model_config
     parallel = vllm_config.parallel_config
-    text = config.revision or revision(model.model, str(model.dtype).removeprefix("torch."),
-                                       model.quantization) + _overrides(model)
+    text = config.revision or (
+        revision(model.model, model.dtype, model.quantization) + _overrides(model))
     if parallel.tensor_parallel_size > 1:
         text += f"/tp{rank}of{parallel.tensor_parallel_size}"
     return Identity(model=config.model or model_name(model.model), revision=text,

@@ -3,6 +3,7 @@
 Used by the scheduler's thread alone; answers arrive on gRPC's threads."""
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,14 +14,16 @@ import grpc
 from sluice_kv.identity import adapter_digest
 from sluice_kv.node import Identity, NodeClient, why
 
+_LOG = logging.getLogger("sluice_kv")
 
 
 class Lookup:
     """One question to the daemon: how many tokens of a context are worth loading?"""
 
-    def __init__(self, client: NodeClient, identity: Identity, geometry: Any, profile_id: bytes,
-                 tokens: Sequence[int], slo_ms: int, budget_s: float) -> None:
+    def __init__(self, client: NodeClient, request_id: str, identity: Identity, geometry: Any,
+                 profile_id: bytes, tokens: Sequence[int], slo_ms: int, budget_s: float) -> None:
         self._started = time.monotonic()
+        self._request_id = request_id
         self._budget_s = budget_s
         self._call = client.query(identity, geometry, profile_id, tokens, slo_ms, budget_s)
         self._answer: int | None = None
@@ -43,6 +46,8 @@ class Lookup:
             late = isinstance(error, grpc.RpcError) and (
                 error.code() == grpc.StatusCode.DEADLINE_EXCEEDED)
             self.trouble = self._late() if late else why(error)
+        if self.trouble:
+            _LOG.info("request %s is computed: %s", self._request_id, self.trouble)
         self._answer = 0 if self.trouble else int(self._call.result().planned_tokens)
         return self._answer
 

@@ -39,7 +39,6 @@ class _Context:
     loading: bool = False  # what the engine counts as computed is not there yet
     failed: bool = False  # a load fell short: never offered again
     report: LoadReport | None = None
-    told_trouble: bool = False
     prompt_saved: bool = False
     saved_tokens: int = 0
 
@@ -93,14 +92,12 @@ class SchedulerSide:
             return 0, False
         if context.lookup is None:
             context.lookup = Lookup(
-                self._client, context.identity, self._geometry, self._config.profile_id,
-                request.all_token_ids, left_ms, self._config.lookup_ms / 1000)
+                self._client, request.request_id, context.identity, self._geometry,
+                self._config.profile_id, request.all_token_ids, left_ms,
+                self._config.lookup_ms / 1000)
         stored = context.lookup.answer()
         if stored is None:
             return None, False
-        if context.lookup.trouble and not context.told_trouble:
-            context.told_trouble = True
-            _LOG.info("request %s is computed: %s", request.request_id, context.lookup.trouble)
         context.have_tokens = have
         count = self._before_bad_chunks(request, min(stored, usable)) - have
         return (count, self._config.load_async) if count > 0 else (0, False)
@@ -126,24 +123,24 @@ class SchedulerSide:
     def _before_bad_chunks(self, request: Any, tokens: int) -> int:
         """Of the first `tokens` tokens those before the first chunk that could not be loaded
         lately, for this request or another."""
-        chunk = self._config.chunk_tokens
-        for start in range(0, tokens, chunk):
-            key = self._chunk_key(request, start)
+        for start in range(0, tokens, self._config.chunk_tokens):
+            key = self._block_key(request, start // self._engine.block_tokens)
             if key is not None and key in self._bad_chunks:
                 return start
         return tokens
 
     def _remember_bad_chunk(self, context: _Context, loaded_tokens: int) -> None:
         chunk = self._config.chunk_tokens
-        key = self._chunk_key(context.request, loaded_tokens // chunk * chunk)
+        start = loaded_tokens // chunk * chunk
+        key = self._block_key(context.request, start // self._engine.block_tokens)
         if key is not None:
             self._bad_chunks.add(key)
 
-    def _chunk_key(self, request: Any, start: int) -> bytes | None:
-        """The engine's hash of a chunk's first block, which covers all before it, adapter and
-        salt."""
+    @staticmethod
+    def _block_key(request: Any, index: int) -> bytes | None:
+        """The engine's hash of a block, which covers all before it, adapter and salt; None if it
+        has made none."""
         hashes = request.block_hashes
-        index = start // self._engine.block_tokens
         return bytes(hashes[index]) if index < len(hashes) else None
 
     # Steps.
@@ -291,10 +288,8 @@ class SchedulerSide:
         blocks = self._blocks(context, 0, end)
         if len(blocks) * self._engine.block_tokens < end or self._any_coarse(blocks):
             return
-        hashes = request.block_hashes
-        key = bytes(hashes[len(blocks) - 1]) if len(hashes) >= len(blocks) else None
         self._saves.add(request.request_id, context.identity, request.all_token_ids[:end], blocks,
-                        key)
+                        self._block_key(request, len(blocks) - 1))
         context.saved_tokens = end
 
     # Blocks.

@@ -82,9 +82,10 @@ class WorkerSide:
         """The step's blocks are written: begins the saves, tells how long the step took."""
         if plan.prefill is not None:
             self._report_prefill(plan.prefill, time.monotonic() - self._step_began)
+        spoilt = self._spoilt[0] | self._spoilt[1]
         for task in plan.saves:
             # The scheduler's half could not know when it planned the save.
-            if set().union(*self._spoilt).intersection(task.blocks):
+            if spoilt.intersection(task.blocks):
                 self._save_ended(task, released=True, stored=False)
             else:
                 self._save_threads.submit(self._save, task, self._blocks.mark())
