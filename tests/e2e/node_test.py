@@ -111,8 +111,8 @@ class NodeTest(harness.EndToEnd):
         self.assertLess(max(chunk.ms for chunk in result.chunks()), slo_ms * SLOWDOWN / 2)
         self.end(node)
 
-    def test_ended_during_load(self):
-        """SIGTERM ends running loads: the engine gets its answer and the daemon exits with 0."""
+    def start_slow_load(self):
+        """The server, the daemon and an engine whose load is under way and will take long."""
         cache = self.cache(**SHAPE)
         server = self.server()
         self.put(server, cache, *CHUNK)
@@ -120,6 +120,11 @@ class NodeTest(harness.EndToEnd):
         node = self.node(link.address)
         fetch = harness.Running(*self.command(node, cache, slo_ms=60_000))
         link.wait_for("down", 10_000)
+        return server, node, fetch
+
+    def test_ended_during_load(self):
+        """SIGTERM ends running loads: the engine gets its answer and the daemon exits with 0."""
+        server, node, fetch = self.start_slow_load()
         self.end(node)
         result = fetch.result()
         self.assertIn(result.code, (PARTIAL, UNREACHABLE), str(result))
@@ -128,13 +133,7 @@ class NodeTest(harness.EndToEnd):
 
     def test_engine_killed_during_load(self):
         """The daemon forgets the pool of an engine that is gone."""
-        cache = self.cache(**SHAPE)
-        server = self.server()
-        self.put(server, cache, *CHUNK)
-        link = self.link(server, rate=50_000)
-        node = self.node(link.address)
-        fetch = harness.Running(*self.command(node, cache, slo_ms=60_000))
-        link.wait_for("down", 10_000)
+        server, node, fetch = self.start_slow_load()
         fetch.child.kill()
         fetch.child.communicate()
 
